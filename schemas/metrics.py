@@ -1,0 +1,65 @@
+"""Every metric, in one place: base units, no request id as a label, histograms that reach 300 s."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+SECONDS_BUCKETS = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric's name, kind, help and labels."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+REQUESTS_TOTAL = Metric("headway_requests_total", "counter", "Requests admitted.", ("pipeline", "priority"))
+RESPONSES_TOTAL = Metric("headway_responses_total", "counter", "Responses published.", ("pipeline", "status"))
+RUN_SECONDS = Metric("headway_run_seconds", "histogram", "Request to outcome.", ("pipeline", "status"))
+RUN_COMPONENT_SECONDS = Metric(
+    "headway_run_component_seconds", "histogram",
+    "Critical path by component: queue, cold, service, coordination.", ("pipeline", "component"),
+)  # fmt: skip
+TASKS_TOTAL = Metric(
+    "headway_tasks_total", "counter", "Tasks a worker ended.", ("model_class", "backend", "lane", "outcome")
+)
+TASK_QUEUE_SECONDS = Metric(
+    "headway_task_queue_seconds", "histogram", "Task record to engine.", ("model_class", "backend", "lane")
+)
+TASK_SERVICE_SECONDS = Metric(
+    "headway_task_service_seconds", "histogram", "Time in the engine.", ("model_class", "backend")
+)
+SLOTS = Metric("headway_slots", "gauge", "Slots of this worker.", ("model_class", "backend"))
+SLOTS_BUSY = Metric("headway_slots_busy", "gauge", "Slots at work.", ("model_class", "backend"))
+COLD_START_SECONDS = Metric(
+    "headway_cold_start_seconds",
+    "histogram",
+    "Engine start to its first health.",
+    ("model_class", "backend", "from"),
+)
+TOKENS_TOTAL = Metric(
+    "headway_tokens_total",
+    "counter",
+    "Tokens by kind: input, cached, output.",
+    ("pipeline", "model_class", "kind"),
+)
+COST_USD_TOTAL = Metric(
+    "headway_cost_usd_total", "counter", "Cost of work.", ("pipeline", "model_class", "kind")
+)
+DEAD_LETTERS_TOTAL = Metric(
+    "headway_dead_letters_total", "counter", "Records dead-lettered.", ("topic", "reason")
+)
+OPEN_RUNS = Metric("headway_open_runs", "gauge", "Runs without an outcome yet.", ("partition",))
+WATERMARK_AGE_SECONDS = Metric(
+    "headway_watermark_age_seconds", "gauge", "Age of the oldest record not yet acted upon.", ("service",)
+)
+WORKER_RESTARTS_TOTAL = Metric(
+    "headway_worker_restarts_total", "counter", "Workers a host restarted.", ("model_class", "backend")
+)
+
+METRICS = tuple(value for value in globals().values() if isinstance(value, Metric))

@@ -1,0 +1,261 @@
+"""What users write in `models.yaml`: model classes, their backends, and how each is queued and scaled."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+
+from schemas.base import Json, Name, Priority
+from schemas.durations import Bytes, Duration
+from schemas.pipelines import Written
+from schemas.tasks import Price
+
+MAX_PARTITIONS = 1_000
+"""Partitions of one task topic: a bound on what a typo can ask of the broker."""
+
+
+def _partitions(value: object) -> object:
+    """`"0-3,8"`, `5` or `[0, 1]` → (0, 1, 2, 3, 8)."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return (value,)
+    if not isinstance(value, str):
+        return value
+    found: list[int] = []
+    for part in value.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            raise ValueError(f"not a partition list: {value!r}; write one like 0-3 or 0-3,8")
+        if int(last or first) >= MAX_PARTITIONS:
+            raise ValueError(f"partition {last or first} in {value!r}: a topic has at most {MAX_PARTITIONS}")
+        found.extend(range(int(first), int(last or first) + 1))
+    return tuple(found)
+
+
+Partitions = Annotated[
+    tuple[Annotated[int, Field(ge=0, lt=MAX_PARTITIONS)], ...],
+    BeforeValidator(_partitions),
+    PlainSerializer(lambda partitions: list(partitions)),
+    Field(min_length=1),
+]
+
+
+class Lanes(Written):
+    """The partitions of each lane of a task topic. Explicit lists: a count or a share would renumber the others."""
+
+    interactive: Partitions = (0, 1, 2, 3)
+    standard: Partitions = (4, 5, 6, 7)
+    batch: Partitions = (8, 9)
+
+    @model_validator(mode="after")
+    def _are_disjoint(self) -> Self:
+        listed = [partition for lane in Priority for partition in self.of(lane)]
+        if len(listed) != len(set(listed)):
+            raise ValueError("a partition stands in two lanes, or twice in one: every lane needs its own")
+        if set(listed) != set(range(len(listed))):
+            raise ValueError(f"the lanes leave a gap: together they must be 0-{len(listed) - 1}")
+        return self
+
+    def of(self, lane: Priority) -> tuple[int, ...]:
+        """The partitions of one lane."""
+        partitions: tuple[int, ...] = getattr(self, lane.value)
+        return partitions
+
+    @property
+    def count(self) -> int:
+        """Partitions of the topic."""
+        return sum(len(self.of(lane)) for lane in Priority)
+
+
+class OnnxEngine(Written):
+    """A small model on a CPU, by onnxruntime in the worker process."""
+
+    kind: Literal["onnx"]
+    model: str
+    threads: int = Field(default=1, ge=1, le=64)
+
+
+class LlamaCppEngine(Written):
+    """llama.cpp's own server as a child of the worker."""
+
+    kind: Literal["llamacpp"]
+    model: str
+    context: int = Field(default=8_192, ge=512, le=1_048_576, description="Tokens, shared by the slots.")
+    threads: int = Field(default=2, ge=1, le=256)
+
+
+class OpenAIEngine(Written):
+    """Any OpenAI-compatible server."""
+
+    kind: Literal["openai"]
+    base_url: Annotated[str, Field(pattern=r"^https?://[^\s@]+$", description="Without credentials.")]
+    model: str
+    api_key_env: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")] | None = None
+
+
+class FunctionEngine(Written):
+    """Python callables: one, or several chosen by `input.call`."""
+
+    kind: Literal["function"]
+    callable: Annotated[str, Field(pattern=r"^[\w.]+:\w+$")] | None = None
+    functions: dict[Name, Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]] = Field(default_factory=dict)
+    health_input: Json = Field(default=None, description="Input of the health check's real call.")
+
+    @model_validator(mode="after")
+    def _names_functions(self) -> Self:
+        if (self.callable is None) == (not self.functions):
+            raise ValueError("a function engine has either `callable` or `functions`")
+        return self
+
+
+class Latency(Written):
+    """A lognormal latency."""
+
+    p50: float = Field(gt=0, description="Milliseconds.")
+    p99: float = Field(gt=0, description="Milliseconds.")
+
+
+class Outage(Written):
+    """A scripted fault of a simulated engine."""
+
+    after_s: float = Field(ge=0)
+    for_s: float = Field(gt=0)
+    kind: Literal["fail", "hang", "slow"]
+
+
+class SimulatedEngine(Written):
+    """Nothing behind it: seeded latency, cold starts and faults, for load tests."""
+
+    kind: Literal["simulated"]
+    latency_ms: Annotated[float, Field(ge=0)] | Latency = 5.0
+    cold_start_ms: float = Field(default=0.0, ge=0)
+    error_rate: float = Field(default=0.0, ge=0, le=1)
+    seed: int = 0
+    outages: tuple[Outage, ...] = ()
+    output: Json = None
+    max_batch: int = Field(default=1, ge=1, le=1_024)
+
+
+EngineConfig = Annotated[
+    OnnxEngine | LlamaCppEngine | OpenAIEngine | FunctionEngine | SimulatedEngine, Field(discriminator="kind")
+]
+
+
+class Batch(Written):
+    """Micro-batching: how many tasks one engine call may take, and how long the first waits for company."""
+
+    max_size: int = Field(default=1, ge=1, le=1_024)
+    max_wait: Duration = 2
+
+
+class Scaling(Written):
+    """How many replicas, and when."""
+
+    tier: Literal["always", "standby", "zero"] = "always"
+    min_replicas: int = Field(default=1, ge=0, le=1_000)
+    max_replicas: int = Field(default=4, ge=1, le=1_000)
+    target_drain: Duration = 10_000
+    cooldown: Duration = 300_000
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if self.min_replicas > self.max_replicas:
+            raise ValueError(f"min_replicas {self.min_replicas} > max_replicas {self.max_replicas}")
+        return self
+
+
+class Resources(Written):
+    """What one replica takes from its host."""
+
+    cpu: float = Field(default=1.0, gt=0)
+    memory: Bytes = 512 << 20
+    gpu: int = Field(default=0, ge=0)
+    gpu_memory: Bytes | None = None
+
+
+class Backend(Written):
+    """One way to serve a class: an engine with a queue of its own. Unset fields are the class's."""
+
+    name: Name
+    engine: EngineConfig
+    price: Price = Field(default_factory=Price)
+    slots: int | None = Field(default=None, ge=1, le=10_000)
+    lanes: Lanes | None = None
+    scaling: Scaling | None = None
+    resources: Resources | None = None
+
+
+class ModelClass(Written):
+    """A kind of model that steps ask for by name."""
+
+    backends: tuple[Backend, ...] = Field(min_length=1, max_length=16)
+    slots: int = Field(default=4, ge=1, le=10_000, description="Tasks one worker runs at once.")
+    rank: Literal["fast", "slow"] = Field(
+        default="slow", description="Fast classes go first on a shared worker."
+    )
+    batch: Batch = Batch()
+    lanes: Lanes = Lanes()
+    scaling: Scaling = Scaling()
+    resources: Resources = Resources()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_backend_may_stand_alone(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "engine" in data:
+            raise ValueError("an engine stands in a backend: `backends: [{name: local, engine: {…}}]`")
+        return data
+
+    @model_validator(mode="after")
+    def _backends_are_distinct(self) -> Self:
+        names = [backend.name for backend in self.backends]
+        if len(names) != len(set(names)):
+            raise ValueError("two backends of one class have the same name")
+        return self
+
+
+class ModelsFile(Written):
+    """`models.yaml`."""
+
+    model_classes: dict[Name, ModelClass]
+
+
+class Queue(Written):
+    """One (class, backend) with every default resolved: a topic, its lanes, and who drains it."""
+
+    model_class: str
+    backend: str
+    topic: str
+    group: str
+    engine: EngineConfig
+    price: Price
+    slots: int
+    rank: Literal["fast", "slow"]
+    batch: Batch
+    lanes: Lanes
+    scaling: Scaling
+    resources: Resources
+
+    @property
+    def label(self) -> str:
+        """`class` for the first backend, `class.backend` for another."""
+        return self.group.removeprefix("headway-worker-")
+
+
+def queues(model_classes: dict[str, ModelClass]) -> Iterator[Queue]:
+    """Every queue of a configuration; the first backend of a class has the plain topic name."""
+    for name, model_class in model_classes.items():
+        for index, backend in enumerate(model_class.backends):
+            label = name if index == 0 else f"{name}.{backend.name}"
+            yield Queue(
+                model_class=name,
+                backend=backend.name,
+                topic=f"inference-tasks-{label}",
+                group=f"headway-worker-{label}",
+                engine=backend.engine,
+                price=backend.price,
+                slots=backend.slots or model_class.slots,
+                rank=model_class.rank,
+                batch=model_class.batch,
+                lanes=backend.lanes or model_class.lanes,
+                scaling=backend.scaling or model_class.scaling,
+                resources=backend.resources or model_class.resources,
+            )
