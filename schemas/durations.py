@@ -33,6 +33,4 @@ def _from_yaml(text: object) -> int:
 Duration = Annotated[
     int, BeforeValidator(_from_yaml), Field(gt=0, description="In YAML `30s`; in JSON milliseconds.")
 ]
-Bytes = Annotated[
-    int, BeforeValidator(parse_bytes), Field(gt=0, description="In YAML `400MiB`; in JSON bytes.")
-]
+Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(gt=0, description="In YAML `400MiB`; in JSON bytes.")]

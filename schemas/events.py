@@ -26,9 +26,7 @@ class RunStarted(RunMessage):
     type: Literal["run-started"] = "run-started"
     request_id: str
     request: RequestCoordinates
-    body_digest: str = Field(
-        description="sha256 of what identifies the request: same id, other digest = conflict."
-    )
+    body_digest: str = Field(description="sha256 of what identifies the request: same id, other digest = conflict.")
     response_topic: str
     input: Output = Field(description="The request's input.")
     priority: Priority
@@ -72,9 +70,7 @@ class AttemptEvent(StepEvent):
 
     model_class: str | None = Field(default=None, description="None: the orchestrator did it itself.")
     backend: str | None = None
-    task_at: LogTime | None = Field(
-        default=None, description="Log time of the task record, if there was one."
-    )
+    task_at: LogTime | None = Field(default=None, description="Log time of the task record, if there was one.")
     service_ms: Milliseconds = 0.0
     cold_ms: Milliseconds = 0.0
     usage: TokenUsage = Field(default_factory=TokenUsage)
@@ -124,26 +120,5 @@ class RunFinished(RunMessage):
     usage: UsageRecord
 
 
-Event = (
-    RunStarted
-    | RunRejected
-    | StepCompleted
-    | StepFailed
-    | StepSkipped
-    | RunCancelled
-    | RunTicked
-    | RunFinished
-)
+Event = RunStarted | RunRejected | StepCompleted | StepFailed | StepSkipped | RunCancelled | RunTicked | RunFinished
 EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
-EVENT_TYPES = frozenset(
-    (
-        "run-started",
-        "run-rejected",
-        "step-completed",
-        "step-failed",
-        "step-skipped",
-        "run-cancelled",
-        "run-ticked",
-    )
-    + ("run-finished",)
-)

@@ -39,9 +39,7 @@ class WorkerStatus(FleetMessage):
     slots: int = Field(ge=0)
     busy: int = Field(ge=0)
     ready_at: LogTime | None = Field(description="When the engine became ready.")
-    committed: dict[int, int] = Field(
-        default_factory=dict, description="Next offset by task partition it owns."
-    )
+    committed: dict[int, int] = Field(default_factory=dict, description="Next offset by task partition it owns.")
     service_ms: float | None = Field(default=None, ge=0, description="Recent mean of engine time a task.")
 
 

@@ -27,9 +27,7 @@ class Target(Contract):
 
     model_class: str | None = None
     backend: str | None = Field(default=None, description="None: dispatch chooses.")
-    value: Json = Field(
-        default=None, description="A template the orchestrator evaluates, when there is no class."
-    )
+    value: Json = Field(default=None, description="A template the orchestrator evaluates, when there is no class.")
 
 
 class Step(Contract):
@@ -37,13 +35,9 @@ class Step(Contract):
 
     id: str
     kind: StepKind
-    input: Json = Field(
-        default=None, description="Template: a model step's input, a gate's or value's expression."
-    )
+    input: Json = Field(default=None, description="Template: a model step's input, a gate's or value's expression.")
     when: str | None = Field(default=None, description="CEL; false skips the step.")
-    needs: tuple[str, ...] = Field(
-        default=(), description="Steps that must be over first: references and `after`."
-    )
+    needs: tuple[str, ...] = Field(default=(), description="Steps that must be over first: references and `after`.")
     reads: tuple[str, ...] = Field(default=(), description="Steps whose outputs the expressions name.")
     reads_input: bool = Field(default=True, description="Whether an expression names the request's input.")
     chain: tuple[Target, ...] = Field(default=(), description="The step's own target, then its fallbacks.")

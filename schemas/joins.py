@@ -16,9 +16,7 @@ class StepReady(RunMessage):
     fallback: int = Field(ge=0, description="Index of that link.")
     attempt: int = Field(ge=1)
     input: Output | None = Field(default=None, description="The request's input, if an expression names it.")
-    outputs: dict[str, Output] = Field(
-        default_factory=dict, description="Outputs the expressions name, by step."
-    )
+    outputs: dict[str, Output] = Field(default_factory=dict, description="Outputs the expressions name, by step.")
     priority: Priority
     session: str | None = None
     sensitivity: str = "internal"

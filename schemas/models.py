@@ -1,6 +1,6 @@
 """What users write in `models.yaml`: model classes, their backends, and how each is queued and scaled."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
@@ -34,7 +34,7 @@ def _partitions(value: object) -> object:
 Partitions = Annotated[
     tuple[Annotated[int, Field(ge=0, lt=MAX_PARTITIONS)], ...],
     BeforeValidator(_partitions),
-    PlainSerializer(lambda partitions: list(partitions)),
+    PlainSerializer(list),
     Field(min_length=1),
 ]
 
@@ -189,9 +189,7 @@ class ModelClass(Written):
 
     backends: tuple[Backend, ...] = Field(min_length=1, max_length=16)
     slots: int = Field(default=4, ge=1, le=10_000, description="Tasks one worker runs at once.")
-    rank: Literal["fast", "slow"] = Field(
-        default="slow", description="Fast classes go first on a shared worker."
-    )
+    rank: Literal["fast", "slow"] = Field(default="slow", description="Fast classes go first on a shared worker.")
     batch: Batch = Batch()
     lanes: Lanes = Lanes()
     scaling: Scaling = Scaling()
@@ -240,7 +238,7 @@ class Queue(Written):
         return self.group.removeprefix("headway-worker-")
 
 
-def queues(model_classes: dict[str, ModelClass]) -> Iterator[Queue]:
+def queues(model_classes: Mapping[str, ModelClass]) -> Iterator[Queue]:
     """Every queue of a configuration; the first backend of a class has the plain topic name."""
     for name, model_class in model_classes.items():
         for index, backend in enumerate(model_class.backends):

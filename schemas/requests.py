@@ -32,6 +32,4 @@ class InferenceRequest(Message):
         description="From the record's timestamp. Default: the pipeline's.",
     )
     session: SafeText | None = Field(default=None, description="Groups requests that share a prefix.")
-    labels: dict[SafeText, Label] = Field(
-        default_factory=dict, max_length=32, description="Echoed in the response."
-    )
+    labels: dict[SafeText, Label] = Field(default_factory=dict, max_length=32, description="Echoed in the response.")

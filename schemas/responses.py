@@ -51,9 +51,7 @@ class InferenceResponse(Message):
     pipeline: str
     pipeline_version: int | None = Field(default=None, description="None when the pipeline is unknown.")
     status: RunStatus
-    output: Json = Field(
-        default=None, description="The pipeline's output mapping; null unless it was reached."
-    )
+    output: Json = Field(default=None, description="The pipeline's output mapping; null unless it was reached.")
     missing: tuple[str, ...] = Field(default=(), description="Steps a partial run had to do without.")
     error: ErrorDetail | None = None
     steps: dict[str, StepReport] = Field(default_factory=dict)

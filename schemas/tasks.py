@@ -8,9 +8,7 @@ from schemas.base import BlobRef, Contract, Json, LogTime, Priority, RunMessage
 class Price(Contract):
     """What a backend costs; all that apply are added."""
 
-    replica_hour_usd: float = Field(
-        default=0.0, ge=0, description="Per replica and hour, shared by its busy slots."
-    )
+    replica_hour_usd: float = Field(default=0.0, ge=0, description="Per replica and hour, shared by its busy slots.")
     input_per_mtok_usd: float = Field(default=0.0, ge=0)
     output_per_mtok_usd: float = Field(default=0.0, ge=0)
     call_usd: float = Field(default=0.0, ge=0)

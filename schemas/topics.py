@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from schemas.config import Tenant
-from schemas.models import ModelClass, queues
+from schemas.models import ModelClass, Queue, queues
 from schemas.requests import MAX_DEADLINE_MS
 
 HOUR_MS = 3_600_000
@@ -84,6 +84,13 @@ def _responses(name: str) -> Topic:
     return Topic(name, "InferenceResponse", "request_id", producers=("aggregator",), consumers=("clients",))
 
 
+def _tasks(queue: Queue) -> Topic:
+    return Topic(
+        queue.topic, "InferenceTask", "session, within the lane's partitions", partitions=queue.lanes.count,
+        producers=("orchestrator",), consumers=("worker",), dead_letters=True,
+    )  # fmt: skip
+
+
 LOOP_TOPICS = (
     _ingress(REQUESTS),
     Topic(
@@ -119,13 +126,7 @@ def dead_letter_topic(topic: Topic) -> Topic:
 def all_topics(model_classes: Mapping[str, ModelClass], tenants: Mapping[str, Tenant]) -> Iterator[Topic]:
     """Every topic a configuration needs, dead letters included."""
     topics = list(LOOP_TOPICS)
-    for queue in queues(dict(model_classes)):
-        topics.append(
-            Topic(
-                queue.topic, "InferenceTask", "session, within the lane's partitions", partitions=queue.lanes.count,
-                producers=("orchestrator",), consumers=("worker",), dead_letters=True,
-            )
-        )  # fmt: skip
+    topics.extend(_tasks(queue) for queue in queues(model_classes))
     for name, tenant in tenants.items():
         topics.extend(_ingress(topic) for topic in tenant.ingress_topics)
         if tenant.ingress_topics:
