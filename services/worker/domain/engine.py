@@ -1,0 +1,121 @@
+"""What a worker asks of an engine, whatever runs behind it: the port, its values, and its errors."""
+# ruff: noqa: N818  the base class says that these are errors; their names say what happened
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+from schemas.base import Json
+from schemas.errors import ErrorCode
+from schemas.usage import TokenUsage
+
+HEALTH_TIMEOUT_S = 5.0
+"""No health check takes longer: three misses still eject a wedged engine within 30 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One attempt of one step, handed to an engine."""
+
+    task_id: str
+    run_id: str
+    step: str
+    attempt: int
+    tenant: str
+    session: str | None
+    input: Mapping[str, Json]
+    deadline_s: float
+    """Seconds left when it was handed over; an engine gives up by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an engine answered: a JSON value, and the tokens it took."""
+
+    output: Json
+    usage: TokenUsage = field(default_factory=TokenUsage)
+
+
+class EngineError(Exception):
+    """A call that was not answered. The message is safe to show: no prompts, outputs or keys."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.INTERNAL
+    retryable: bool = False
+    """Whether another attempt may help."""
+    shed: bool = False
+    """Whether the engine, not the call, is the trouble: send it less."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class CallerFault(EngineError):
+    """The input is wrong: every attempt would fail the same way. The message names the field."""
+
+    code = ErrorCode.INVALID_INPUT
+
+
+class ContentTooLarge(CallerFault):
+    """The input, or the answer to it, is more than the engine takes."""
+
+    code = ErrorCode.CONTENT_TOO_LARGE
+
+
+class DeadlineExceeded(EngineError):
+    """The call's time was up; the work was stopped."""
+
+    code = ErrorCode.DEADLINE_EXCEEDED
+
+
+class EngineUnavailable(EngineError):
+    """The engine cannot take work now: not started, asleep, overloaded or gone."""
+
+    code = ErrorCode.ENGINE_UNAVAILABLE
+    retryable = True
+    shed = True
+
+
+class EngineFailed(EngineError):
+    """The engine took the call and failed; `retryable=False` where a repeat cannot help."""
+
+    code = ErrorCode.ENGINE_FAILED
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+Outcome = Result | EngineError
+
+
+class Engine(Protocol):
+    """A model, or whatever else answers calls, in one worker process."""
+
+    @property
+    def max_batch(self) -> int:
+        """Calls that `infer` gains from taking together; 1 if it gains nothing."""
+
+    async def start(self) -> None:
+        """Return when usable; on a running engine do nothing, on a dead one heal it.
+
+        EngineUnavailable says what is missing and how to get it.
+        """
+
+    async def health(self) -> None:
+        """A real, tiny inference in at most HEALTH_TIMEOUT_S; EngineUnavailable if it fails."""
+
+    async def infer(self, calls: Sequence[Call]) -> Sequence[Outcome]:
+        """One outcome per call, in their order: a bad call never fails its neighbours.
+
+        Cancelling the awaiting task stops the engine's work on these calls.
+        """
+
+    async def sleep(self) -> None:
+        """Unload: free the memory until `wake`. Idempotent; what still runs is stopped."""
+
+    async def wake(self) -> None:
+        """Load again after `sleep`; otherwise nothing."""
+
+    async def stop(self) -> None:
+        """End for good: no child, thread or connection is left. Idempotent."""
