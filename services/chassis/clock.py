@@ -2,7 +2,7 @@
 
 A record's timestamp was stamped before we see it, so `timestamp - monotonic now` is a lower bound of the true offset
 between the broker's clock and ours, short by the record's travel time. Hence the *largest* bound is the best one: a
-stale record (a re-read, a lagging partition, an out-of-order LogAppendTime of another broker) gives a smaller bound and
+stale record (a re-read, a lagging partition, an out-of-order stamp of another broker) gives a smaller bound and
 changes nothing, and the clock never runs ahead of the newest stamp but by the time that has passed since.
 
 A maximum alone would keep an error for ever: after the broker's clock steps back, or while our monotonic clock runs
@@ -20,7 +20,7 @@ WINDOW_S = 300.0
 
 
 class LogClock:
-    """The broker's clock in milliseconds since the epoch; None until a first timestamp was seen. Never the wall clock."""
+    """The broker's clock, in milliseconds since the epoch; unknown until a first timestamp was seen."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic

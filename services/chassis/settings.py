@@ -1,0 +1,161 @@
+"""Settings: `HEADWAY_<SERVICE>_<NAME>` variables over `<config folder>/settings.yaml` over defaults.
+
+The file has one section a service, and `plane`, `kafka` and `redis`: `orchestrator: {log_level: debug}`. This module
+is the only reader of the environment.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+FILE = "settings.yaml"
+SECTIONS = ("plane", "kafka", "redis", "gateway", "orchestrator", "worker", "aggregator", "autoscaler", "host")
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used: one line that names the variable, and what it should be."""
+
+
+def _split(value: object) -> object:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+"""`a,b` in the environment, a list in YAML."""
+
+
+class Settings(BaseSettings):
+    """One section. Subclasses set `env_prefix`; the section of `settings.yaml` has the same name."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_ignore_empty=True, hide_input_in_errors=True)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment outranks what `load` passes in, which is the file."""
+        return (env_settings, init_settings)
+
+    @classmethod
+    def section(cls) -> str:
+        """Its name in `settings.yaml`."""
+        return cls.model_config["env_prefix"].removeprefix("HEADWAY").strip("_").lower() or "plane"
+
+    @classmethod
+    def load(cls, config: Path | None = None) -> Self:
+        """Reads this section. Raises SettingsError for the first value that is wrong."""
+        section = cls.section()
+        written = _section_of(config / FILE, section) if config else {}
+        try:
+            return cls(**written)
+        except ValidationError as error:
+            raise SettingsError(_one_line(cls, error, config)) from None
+
+
+def _section_of(file: Path, section: str) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(file.read_bytes()) or {}
+    except FileNotFoundError:
+        return {}
+    except (OSError, yaml.YAMLError) as error:
+        raise SettingsError(f"{file}: cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(document, dict) or not set(document) <= set(SECTIONS):
+        raise SettingsError(f"{file}: its sections can be {', '.join(SECTIONS)}")
+    found = document.get(section) or {}
+    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+        raise SettingsError(f"{file}: `{section}` must hold names and values, like `log_level: info`")
+    return found
+
+
+def _one_line(cls: type[Settings], error: ValidationError, config: Path | None) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    name = str(first["loc"][0])
+    variable = f"{cls.model_config['env_prefix']}{name}".upper()
+    if config is not None and not os.environ.get(variable):
+        variable = f"{config / FILE}: {cls.section()}.{name}"
+    return f"{variable}: {first['msg']}"
+
+
+def secret(name: str) -> str | None:
+    """The value of the environment variable `name`, for keys that a configuration names but must not hold."""
+    return os.environ.get(name)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's environment with `more` on top, for a child process."""
+    return {**os.environ, **more}
+
+
+class PlaneSettings(Settings):
+    """What all services of one plane share."""
+
+    model_config = SettingsConfigDict(env_prefix="HEADWAY_")
+
+    home: Path = Field(default=Path(".headway"), description="Data and logs.")
+    config: Path | None = Field(default=None, description="Folder with settings.yaml and functions/.")
+    blobs: Path | None = Field(default=None, description="Folder of the blob store; default <home>/blobs.")
+
+    @property
+    def blob_folder(self) -> Path:
+        """Where large values are."""
+        return self.blobs or self.home / "blobs"
+
+
+def _servers(value: str) -> str:
+    if not re.fullmatch(r"[^\s,]+:\d+(,[^\s,]+:\d+)*", value):
+        raise ValueError("write host:port, or host:port,host:port")
+    return value
+
+
+def _prefix(value: str) -> str:
+    if not re.fullmatch(r"[a-z0-9.-]{0,64}", value):
+        raise ValueError("a prefix has at most 64 of a-z, 0-9, dot and hyphen")
+    return value
+
+
+Prefix = Annotated[str, AfterValidator(_prefix)]
+
+
+class KafkaSettings(Settings):
+    """How to reach the broker."""
+
+    model_config = SettingsConfigDict(env_prefix="HEADWAY_KAFKA_")
+
+    bootstrap_servers: Annotated[str, AfterValidator(_servers)] = "127.0.0.1:9092"
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
+    sasl_username: str | None = None
+    sasl_password: SecretStr | None = None
+    ssl_ca: Path | None = Field(default=None, description="PEM file of the authority that signed the broker's key.")
+    topic_prefix: Prefix = ""
+    group_prefix: Prefix = ""
+    replication_factor: int = Field(default=1, ge=1, le=9)
+
+
+class RedisSettings(Settings):
+    """How to reach the store. It holds no truth."""
+
+    model_config = SettingsConfigDict(env_prefix="HEADWAY_REDIS_")
+
+    url: SecretStr = SecretStr("redis://127.0.0.1:6379")
+
+
+class ServiceSettings(Settings):
+    """What every service has; each derives its own with `env_prefix="HEADWAY_<SERVICE>_"` and its metrics port."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    metrics_host: str = Field(default="127.0.0.1", description="Address of /metrics, /healthz and /readyz.")
+    metrics_port: int = Field(default=0, ge=0, le=65_535, description="0: any free port.")
+    drain_timeout_s: float = Field(default=5.0, gt=0, le=600, description="From SIGTERM to the end.")
