@@ -1,0 +1,109 @@
+"""Logs: one JSON object a line on stdout (for people when it is a terminal), and one canonical line per unit of work.
+
+Every call has a machine name and fields: `log.warning("broker_lost", wait_s=2)`. Prompts, inputs and outputs never
+are fields; an exception is told by its class and a short reason from which a validator's input is left out.
+"""
+
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+import structlog
+from pydantic import ValidationError
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+MAX_REASON = 500
+MAX_FRAMES = 20
+
+log: FilteringBoundLogger = structlog.get_logger()
+
+
+def configure(service: str, instance: str, level: str = "info", stream: TextIO | None = None) -> None:
+    """Sends the process's logs to `stream` (default stdout), libraries' warnings included."""
+    out = stream or sys.stdout
+
+    def identify(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
+        return {"event": fields.pop("event"), "service": service, "instance": instance, **fields}
+
+    structlog.configure(
+        processors=[
+            identify,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _explain,
+            _renderer(out),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(handlers=[_LibraryHandler()], level=logging.WARNING, force=True)
+
+
+def canonical(event: str, **fields: Any) -> None:
+    """The one line of a finished unit of work: what it was, how it ended, how long it took."""
+    log.info(event, **fields)
+
+
+def reason(error: BaseException) -> str:
+    """An exception's message on one line, short, and without the value a validator refused."""
+    if isinstance(error, ValidationError):
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+        text = "; ".join(f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in details[:5])
+    else:
+        text = str(error)
+    return " ".join(text.split())[:MAX_REASON]
+
+
+def _explain(_logger: WrappedLogger, method: str, fields: EventDict) -> EventDict:
+    """`exc_info` as fields; the stack only where somebody has to look for a bug."""
+    error = fields.pop("exc_info", None)
+    if error is True:
+        error = sys.exc_info()[1]
+    if isinstance(error, tuple):
+        error = error[1]
+    if isinstance(error, BaseException):
+        fields.update(error=type(error).__qualname__, reason=reason(error))
+        if method in ("error", "critical", "exception"):
+            fields["stack"] = list(_frames(error))
+    return fields
+
+
+def _frames(error: BaseException) -> Iterator[str]:
+    """Places of the stack, the outermost first, then those of the cause; no source lines, no values."""
+    for frame in traceback.extract_tb(error.__traceback__)[-MAX_FRAMES:]:
+        yield f"{frame.filename}:{frame.lineno} {frame.name}"
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None:
+        yield f"caused by {type(cause).__qualname__}: {reason(cause)}"
+        yield from _frames(cause)
+
+
+def _renderer(out: TextIO) -> Processor:
+    if out.isatty():
+        return structlog.dev.ConsoleRenderer()
+    return _line
+
+
+def _line(_logger: WrappedLogger, _method: str, fields: EventDict) -> str:
+    """ASCII JSON: no field can break the line, and a lone surrogate cannot break the log."""
+    return json.dumps(fields, default=str, separators=(",", ":"))
+
+
+class _LibraryHandler(logging.Handler):
+    """What libraries log through the standard library, as our lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            log.log(
+                record.levelno,
+                "library_log",
+                logger=record.name,
+                message=record.getMessage()[:MAX_REASON],
+                exc_info=record.exc_info,
+            )
+        except Exception:
+            self.handleError(record)
