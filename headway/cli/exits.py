@@ -1,0 +1,34 @@
+"""Exit codes, and the one error commands raise: a line for a person, and a code for a script."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What a script may tell apart."""
+
+    OK = 0
+    PROBLEMS = 1
+    """The command worked, and found something wrong (`doctor`, `demo`)."""
+    USAGE = 2
+    """An argument, a file, a setting or the configuration is wrong."""
+    PARTIAL = 3
+    """The run ended `partial`."""
+    NOT_SUCCEEDED = 4
+    """The run ended failed, blocked, expired or cancelled."""
+    UNREACHABLE = 5
+    """No plane, or no broker."""
+    TIMED_OUT = 6
+    """Nothing came in time; what was published still runs."""
+    NOT_FOUND = 7
+    """No such run, pipeline, topic or model class."""
+    UNEXPECTED = 70
+    """A bug: the line names a file with the traceback."""
+    INTERRUPTED = 130
+
+
+class CliError(Exception):
+    """One clear line that ends with the fix, and how to exit."""
+
+    def __init__(self, message: str, code: Exit = Exit.USAGE) -> None:
+        super().__init__(message)
+        self.code = code
