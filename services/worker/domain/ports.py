@@ -1,0 +1,72 @@
+"""What a worker asks of a store it does not trust: who runs a step now, and which runs are over."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+LEASE_S = 8.0
+"""How long a claim lasts without renewal: after a worker's death its tasks wait that long at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to run one attempt of a step; a newer attempt takes it from an older one."""
+
+    run_id: str
+    step: str
+    attempt: int
+
+
+class Verdict(Enum):
+    """What a claim was answered."""
+
+    RUN = "run"
+    """It is ours."""
+    HELD = "held"
+    """Another live worker runs this attempt."""
+    DONE = "done"
+    """This attempt's result is in the log, or a newer attempt has begun."""
+    DEAD = "dead"
+    """The run is over."""
+
+
+class Answer(NamedTuple):
+    """To a claim. `wait_s`: until the lease of the one that holds it ends."""
+
+    verdict: Verdict
+    wait_s: float = 0.0
+
+
+class Done(NamedTuple):
+    """An attempt whose result is in the log, remembered for as long as a repeat of it could run."""
+
+    claim: Claim
+    keep_s: float
+
+
+class ClaimsUnavailable(Exception):  # noqa: N818  it says what is wrong
+    """The store did not answer. Work goes on without claims: the first result in the log wins."""
+
+
+class ClaimStore(Protocol):
+    """Claims of one owner. Each method is one round trip, answers in the order asked; all raise ClaimsUnavailable."""
+
+    async def claim(self, claims: Sequence[Claim]) -> Sequence[Answer]:
+        """Takes what is free, held by an older attempt, or already ours, for LEASE_S."""
+
+    async def renew(self, claims: Sequence[Claim]) -> Sequence[bool]:
+        """Holds them for LEASE_S more, also those that were lost with the store. False: that run is over."""
+
+    async def finish(self, done: Sequence[Done]) -> None:
+        """Marks them done, unless a newer attempt has begun."""
+
+    async def release(self, claims: Sequence[Claim]) -> None:
+        """Gives up what is still ours, so that nobody waits for the lease to end."""
+
+
+class DeadRuns(Protocol):
+    """The feed of runs that are over. Best effort: what is said while nobody listens is lost."""
+
+    def follow(self) -> AsyncIterator[str]:
+        """Run ids as they come, without end: a lost connection is made again."""

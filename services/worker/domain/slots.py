@@ -1,0 +1,42 @@
+"""How many tasks run at once, and which lane may use which slot."""
+
+from schemas.base import Priority
+from services.worker.domain.lanes import LANES
+
+
+class Slots:
+    """The slots of one engine. A quarter is reserved for the top lane, unless this worker has no partition of it."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.lent = False
+        """Whether the lower lanes may use the reserved slots: nothing of the top lane can come here."""
+        self._busy = dict.fromkeys(LANES, 0)
+
+    @property
+    def busy(self) -> int:
+        """Slots at work."""
+        return sum(self._busy.values())
+
+    @property
+    def reserved(self) -> int:
+        """Slots that only the top lane may use now."""
+        return 0 if self.lent else self.total // 4
+
+    def free(self, lane: Priority) -> int:
+        """Slots a lane may take now."""
+        busy = self.busy
+        if lane is LANES[0]:
+            return self.total - busy
+        lower = busy - self._busy[LANES[0]]
+        return max(0, min(self.total - busy, self.total - self.reserved - lower))
+
+    def take(self, lane: Priority) -> None:
+        """Occupies one; the caller has seen that one is free."""
+        assert self.free(lane) > 0, f"no slot is free for {lane}"
+        self._busy[lane] += 1
+
+    def release(self, lane: Priority) -> None:
+        """Gives one back."""
+        assert self._busy[lane] > 0, f"no slot of {lane} is taken"
+        self._busy[lane] -= 1
