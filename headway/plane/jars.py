@@ -63,4 +63,7 @@ def _resolve(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    fill(Path(sys.argv[1]))
+    try:
+        fill(Path(sys.argv[1]))
+    except Exception as error:  # whatever the resolver raises, people get one line
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -13,12 +13,16 @@ from headway.plane.errors import PlaneError
 from headway.plane.jars import KAFKA_VERSION, cache_folder, cached_classpath
 from headway.plane.ports import HOST, free_ports
 from headway.plane.probes import kafka_answers
-from headway.plane.process import ChildProcess, run_once
+from headway.plane.process import Server, run_once
 from headway.plane.reaper import Reaper
 
 RESOLVE_TIMEOUT_S = 600.0
 FORMAT_TIMEOUT_S = 60.0
 READY_TIMEOUT_S = 60.0
+
+# Relative to the broker's folder, in which it runs: a path may hold a comma, which separates log folders.
+DATA = "data"
+UNFINISHED = "data.unfinished"
 
 JVM_FLAGS = (
     "-Xmx384m",
@@ -39,101 +43,80 @@ rootLogger.appenderRef.out.ref = out
 """
 
 
-class EmbeddedKafka:
+class EmbeddedKafka(Server):
     """One broker, its own controller, on 127.0.0.1; topics and data stay in `folder` over restarts.
 
     It survives the kill of any process but not a power loss: nothing is fsynced before an acknowledgement.
-    Start it from the main thread: it lives as long as the thread that did.
     """
 
-    name = "kafka"
-
     def __init__(self, folder: Path, port: int, log: Path | None = None, reaper: Reaper | None = None) -> None:
+        super().__init__("kafka", log or folder / "kafka.log", reaper)
         self._folder = folder
         self._port = port
-        self._log = log or folder / "kafka.log"
-        self._reaper = reaper
-        self._process: ChildProcess | None = None
 
     @property
     def bootstrap(self) -> str:
         return f"{HOST}:{self._port}"
 
-    @property
-    def pid(self) -> int:
-        """The process id; 0 before the first start."""
-        return self._process.pid if self._process else 0
-
     async def start(self, on_progress: Callable[[str], None]) -> None:
-        """Returns when the broker serves requests; a PlaneError with the tail of its log when it does not.
+        """Returns when the broker serves requests.
 
         The very first start on a machine downloads Kafka's jars; later ones touch no network.
         """
-        try:
-            await self._start(on_progress)
-        except PlaneError as error:
-            raise PlaneError(f"Kafka did not start on port {self._port}: {error}") from None
-
-    async def wait(self) -> int:
-        """The exit code, once the broker has ended."""
-        assert self._process is not None, "wait() before start()"
-        return await self._process.wait()
-
-    async def stop(self, grace_s: float = 5.0) -> None:
-        if self._process:
-            await self._process.stop(grace_s)
-
-    async def _start(self, on_progress: Callable[[str], None]) -> None:
         classpath = await self._classpath(on_progress)
-        settings = self._write_settings()
-        if not self._data.exists():
+        self._write_settings()
+        if not (self._folder / DATA).exists():
             on_progress("formatting the storage")
-            await self._format(classpath, settings)
+            await self._format(classpath)
         on_progress(f"starting on port {self._port}")
-        argv = self._java(classpath, "kafka.Kafka", str(self._folder / "server.properties"))
-        self._process = await ChildProcess.spawn(argv, os.environ, self._log, self._reaper)
-        await self._process.until(lambda: kafka_answers(self._port), READY_TIMEOUT_S)
+        argv = java_command(classpath, "kafka.Kafka", "server.properties")
+        await self._spawn(argv, os.environ, lambda: kafka_answers(self._port), READY_TIMEOUT_S, folder=self._folder)
 
     async def _classpath(self, on_progress: Callable[[str], None]) -> str:
         folder = cache_folder()
         if (classpath := cached_classpath(folder)) is not None:
             return classpath
         on_progress(f"downloading Apache Kafka {KAFKA_VERSION}, once (44 MB)")
-        # By its path (-P: its folder stays off sys.path), so that it runs wherever this package was imported from.
-        await self._run([sys.executable, "-P", jars.__file__, str(folder)], RESOLVE_TIMEOUT_S)
+        try:
+            # By its path (-P: its folder stays off sys.path), so that it runs wherever this package came from.
+            await self._run([sys.executable, "-P", jars.__file__, str(folder)], RESOLVE_TIMEOUT_S)
+        except PlaneError as error:
+            raise PlaneError(
+                f"Kafka's jars could not be downloaded: check the connection to Maven Central and try again; {error}"
+            ) from None
         classpath = cached_classpath(folder)
         assert classpath is not None, f"{folder} was filled"
         return classpath
 
-    async def _format(self, classpath: str, settings: Mapping[str, str]) -> None:
+    def _write_settings(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        settings = broker_settings(self._port, controller_port=free_ports(1)[0])
+        files = {
+            "log4j2.properties": LOG4J,
+            "server.properties": _properties(settings),
+            "format.properties": _properties({**settings, "log.dirs": UNFINISHED}),
+        }
+        for name, text in files.items():
+            (self._folder / name).write_text(text, encoding="utf-8")
+
+    async def _format(self, classpath: str) -> None:
         """Formats beside the data folder and moves it in place: a start that is killed halfway leaves nothing."""
-        fresh = self._folder / "data.new"
-        shutil.rmtree(fresh, ignore_errors=True)
-        file = self._folder / "format.properties"
-        _write_properties(file, {**settings, "log.dirs": str(fresh)})
+        unfinished = self._folder / UNFINISHED
+        shutil.rmtree(unfinished, ignore_errors=True)
         # With "=": an id may begin with a dash.
-        cluster = f"--cluster-id={urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip('=')}"
-        argv = self._java(classpath, "kafka.tools.StorageTool", "format", cluster, "--config", str(file))
-        await self._run(argv, FORMAT_TIMEOUT_S)
-        fresh.rename(self._data)
+        cluster_id = f"--cluster-id={urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip('=')}"
+        tool = ("kafka.tools.StorageTool", "format", cluster_id, "--config", "format.properties")
+        await self._run(java_command(classpath, *tool), FORMAT_TIMEOUT_S)
+        unfinished.rename(self._folder / DATA)
 
     async def _run(self, argv: list[str], timeout_s: float) -> None:
-        await run_once(argv, os.environ, self._log, timeout_s, self._reaper)
+        await run_once(argv, os.environ, self.log, timeout_s=timeout_s, reaper=self._reaper, folder=self._folder)
 
-    def _java(self, classpath: str, main_class: str, *arguments: str) -> list[str]:
-        log4j = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
-        return [java(), *JVM_FLAGS, "-cp", classpath, log4j, main_class, *arguments]
 
-    def _write_settings(self) -> dict[str, str]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / "log4j2.properties").write_text(LOG4J, encoding="utf-8")
-        settings = broker_settings(self._data, self._port, controller_port=free_ports(1)[0])
-        _write_properties(self._folder / "server.properties", settings)
-        return settings
-
-    @property
-    def _data(self) -> Path:
-        return self._folder / "data"
+def java_command(classpath: str, main_class: str, *arguments: str) -> list[str]:
+    """The command line of a Kafka program that runs in the folder of a broker."""
+    log4j = "-Dlog4j2.configurationFile=log4j2.properties"
+    return [java(), *JVM_FLAGS, "-cp", classpath, log4j, main_class, *arguments]
 
 
 def java() -> str:
@@ -148,8 +131,8 @@ def java() -> str:
     return str(JAVA)
 
 
-def broker_settings(data: Path, port: int, controller_port: int) -> dict[str, str]:
-    """The broker's settings: one node, small memory, little work while idle."""
+def broker_settings(port: int, controller_port: int) -> dict[str, str]:
+    """The broker's settings: one node, small memory, little work while idle. It runs in its own folder."""
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -159,7 +142,7 @@ def broker_settings(data: Path, port: int, controller_port: int) -> dict[str, st
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
-        "log.dirs": str(data),
+        "log.dirs": DATA,
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
         # A single node: every internal topic has one replica.
@@ -178,10 +161,11 @@ def broker_settings(data: Path, port: int, controller_port: int) -> dict[str, st
         "num.io.threads": "4",
         # Quiet: the default appends an empty metadata record twice a second.
         "metadata.max.idle.interval.ms": "5000",
+        # After a kill -9 the broker may register again only when its old session has ended (9 s by default).
+        "broker.session.timeout.ms": "5000",
+        "broker.heartbeat.interval.ms": "1000",
     }
 
 
-def _write_properties(file: Path, settings: Mapping[str, str]) -> None:
-    # In a properties file a backslash escapes; a path may hold one.
-    lines = [f"{name}={value.replace(chr(92), chr(92) * 2)}\n" for name, value in settings.items()]
-    file.write_text("".join(lines), encoding="utf-8")
+def _properties(settings: Mapping[str, str]) -> str:
+    return "".join(f"{name}={value}\n" for name, value in settings.items())

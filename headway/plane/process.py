@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -21,13 +22,19 @@ class ChildProcess:
     def __init__(self, process: asyncio.subprocess.Process, log: Path, reaper: Reaper | None) -> None:
         self._process = process
         self._reaper = reaper
+        self._cleared = False
         self.log = log
 
     @classmethod
     async def spawn(
-        cls, argv: Sequence[str], env: Mapping[str, str], log: Path, reaper: Reaper | None = None
+        cls,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        log: Path,
+        reaper: Reaper | None = None,
+        folder: Path | None = None,
     ) -> "ChildProcess":
-        """Starts `argv` in a process group of its own, with its output appended to `log`."""
+        """Starts `argv` in a process group of its own, in `folder`, with its output appended to `log`."""
         output = _open_log(log)
         try:
             process = await asyncio.create_subprocess_exec(
@@ -36,6 +43,7 @@ class ChildProcess:
                 stdout=output,
                 stderr=asyncio.subprocess.STDOUT,
                 env=dict(env),
+                cwd=folder,
                 start_new_session=True,
             )
         finally:
@@ -70,9 +78,11 @@ class ChildProcess:
     async def wait(self) -> int:
         """Returns the exit code (negative: the signal) once the program has ended; what it left behind is killed."""
         code = await self._process.wait()
-        kill_group(self.pid)
-        if self._reaper:
-            self._reaper.forget(self.pid)
+        if not self._cleared:  # once: later the number may be another group's
+            self._cleared = True
+            kill_group(self.pid)
+            if self._reaper:
+                self._reaper.forget(self.pid)
         return code
 
     async def stop(self, grace_s: float) -> None:
@@ -93,11 +103,67 @@ class ChildProcess:
         return f"; the end of {self.log}:\n{tail(self.log)}"
 
 
+class Server(ABC):
+    """A part of the plane: a program that can be started, awaited, stopped, and started again.
+
+    Start it from the main thread: the program lives no longer than the thread that spawned it.
+    """
+
+    def __init__(self, name: str, log: Path, reaper: Reaper | None) -> None:
+        self.name = name
+        self.log = log
+        self._reaper = reaper
+        self._process: ChildProcess | None = None
+
+    @abstractmethod
+    async def start(self, on_progress: Callable[[str], None]) -> None:
+        """Returns when it is ready to serve; raises PlaneError with the tail of its log when it will not be."""
+
+    @property
+    def pid(self) -> int:
+        """The process id; 0 before the first start."""
+        return self._process.pid if self._process else 0
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.exit_code is None
+
+    async def wait(self) -> int:
+        """The exit code (negative: the signal), once the program has ended."""
+        assert self._process is not None, "wait() before start()"
+        return await self._process.wait()
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """SIGTERM, then SIGKILL after `grace_s` seconds; nothing happens if it does not run."""
+        if self._process:
+            await self._process.stop(grace_s)
+
+    async def _spawn(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        ready: Callable[[], Awaitable[bool]],
+        timeout_s: float,
+        folder: Path | None = None,
+    ) -> None:
+        self._process = await ChildProcess.spawn(argv, env, self.log, self._reaper, folder)
+        try:
+            await self._process.until(ready, timeout_s)
+        except PlaneError as error:
+            raise PlaneError(f"{self.name} did not start: {error}") from None
+
+
 async def run_once(
-    argv: Sequence[str], env: Mapping[str, str], log: Path, timeout_s: float, reaper: Reaper | None = None
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    log: Path,
+    *,
+    timeout_s: float,
+    reaper: Reaper | None = None,
+    folder: Path | None = None,
 ) -> None:
-    """Runs a program to its end; a PlaneError with the tail of its log unless it exits 0 in time."""
-    process = await ChildProcess.spawn(argv, env, log, reaper)
+    """Runs a program to its end; raises PlaneError with the tail of its log unless it exits 0 in time."""
+    process = await ChildProcess.spawn(argv, env, log, reaper, folder)
 
     async def ended() -> bool:
         return process.exit_code == 0

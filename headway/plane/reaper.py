@@ -16,6 +16,9 @@ class Reaper:
     """The supervisor's end: one small process that outlives it by a moment."""
 
     def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", os.path.abspath(__file__)],
             stdin=subprocess.PIPE,
@@ -32,13 +35,14 @@ class Reaper:
         self._tell(f"-{group}\n")
 
     def close(self) -> None:
-        """Ends the reaper, which kills whatever was not forgotten."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=5)
+        """Ends the reaper, which first kills whatever was not forgotten."""
+        if self._process and self._process.stdin:
+            self._process.stdin.close()
+            self._process.wait(timeout=5)
 
     def _tell(self, line: str) -> None:
-        assert self._process.stdin is not None
+        assert self._process, "watch() before start()"
+        assert self._process.stdin
         with contextlib.suppress(BrokenPipeError):  # a killed reaper must not take the plane with it
             self._process.stdin.write(line.encode())
 
