@@ -52,8 +52,8 @@ def say(text: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout."""
-    print(json.dumps(value, indent=2, ensure_ascii=not sys.stdout.isatty(), default=str))
+    """One JSON document on stdout, in ASCII: harmless on a terminal too."""
+    print(json.dumps(value, indent=2, default=str))
 
 
 def print_rows(rows: "Sequence[DataclassInstance]", *, as_json: bool, empty: str) -> None:

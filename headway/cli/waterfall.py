@@ -40,7 +40,7 @@ def waterfall(run: Timeline) -> "Iterator[RenderableType]":
     if run.steps:
         yield _rows(run)
         yield Text(LEGEND, style="dim")
-    yield from (Text(text) for text in _closing_lines(run))
+    yield from map(Text, [*_problems(run), *_totals(run)])
 
 
 def _rows(run: Timeline) -> "Table":
@@ -103,7 +103,7 @@ def bar(step: StepTimeline, total_ms: float, width: int = WIDTH) -> str:
     return "".join(cells)
 
 
-def _closing_lines(run: Timeline) -> Iterator[str]:
+def _problems(run: Timeline) -> Iterator[str]:
     for step in run.steps:
         if step.error is not None:
             yield f"{step.step}: {step.error.code}: {line(step.error.message)}"
@@ -113,6 +113,9 @@ def _closing_lines(run: Timeline) -> Iterator[str]:
         yield f"error: {run.error.code}: {line(run.error.message)}"
     if run.cancelled_by is not None:
         yield f"cancelled by {line(run.cancelled_by)}"
+
+
+def _totals(run: Timeline) -> Iterator[str]:
     if run.critical_path:
         yield f"critical path: {path(run.critical_path)}"
     if run.response is not None:
