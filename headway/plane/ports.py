@@ -36,6 +36,7 @@ def choose_ports(mode: PortMode, environment: Mapping[str, str] = os.environ) ->
         chosen = dict(zip(wanted, free_ports(len(wanted)), strict=True))
     else:
         chosen = {setting: _configured(setting, port, environment) for setting, port in wanted.items()}
+        _refuse_shared(chosen)
     return Ports(
         kafka=chosen["HEADWAY_PLANE_KAFKA_PORT"],
         redis=chosen["HEADWAY_PLANE_REDIS_PORT"],
@@ -71,9 +72,16 @@ def free_ports(count: int) -> list[int]:
     raise PlaneError("no free port between 20000 and 32000 on 127.0.0.1: stop what listens there")
 
 
+def _refuse_shared(chosen: Mapping[str, int]) -> None:
+    setting_of: dict[int, str] = {}
+    for setting, port in chosen.items():
+        if (other := setting_of.setdefault(port, setting)) != setting:
+            raise PlaneError(f"{other} and {setting} are both {port}: set one of them to another port")
+
+
 def _configured(setting: str, default: int, environment: Mapping[str, str]) -> int:
     text = environment.get(setting, str(default))
-    if not text.isdecimal() or not 0 < int(text) < 65_536:
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 65_536:
         raise PlaneError(f"{setting}={text!r} is no port: set it to a number from 1 to 65535")
     if not is_free(int(text)):
         raise PlaneError(

@@ -1,0 +1,16 @@
+"""How long a part that died waits before it is started again."""
+
+from headway.plane.supervisor import Backoff
+
+
+def test_it_doubles_from_half_a_second_to_ten() -> None:
+    backoff = Backoff()
+    assert [backoff.after(lived_s=1) for _ in range(7)] == [0.5, 1, 2, 4, 8, 10, 10]
+
+
+def test_it_begins_anew_after_thirty_healthy_seconds() -> None:
+    backoff = Backoff()
+    for _ in range(5):
+        backoff.after(lived_s=29.9)
+    assert backoff.after(lived_s=30) == 0.5
+    assert backoff.after(lived_s=1) == 1
