@@ -56,20 +56,25 @@ class BlobStore(Protocol):
         """Exactly what was put. Raises BlobMissingError, BlobUnavailableError."""
 
 
-async def store_output(store: BlobStore, value: Json) -> Output:
-    """A value as it travels: inline up to 16 KiB of JSON, else put first and named.
+class Outputs:
+    """Values as they travel: inline while small, else by claim check."""
 
-    Raises BlobUnavailableError, and ValueError for what is no JSON (NaN becomes null, as in every message).
-    """
-    content = to_json(value, inf_nan_mode="null")
-    if len(content) <= INLINE_BYTES:
-        return Output(value=value)
-    return Output(ref=await store.put(content))
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
 
+    async def store_output(self, value: Json) -> Output:
+        """Inline up to 16 KiB of JSON, else put first and named.
 
-async def load_output(store: BlobStore, output: Output) -> Json:
-    """The value, wherever it is. Raises BlobMissingError, BlobUnavailableError."""
-    return output.value if output.ref is None else from_json(await store.get(output.ref))
+        Raises BlobUnavailableError, and ValueError for what is no JSON (NaN becomes null, as in every message).
+        """
+        content = to_json(value, inf_nan_mode="null")
+        if len(content) <= INLINE_BYTES:
+            return Output(value=value)
+        return Output(ref=await self._store.put(content))
+
+    async def load_output(self, output: Output) -> Json:
+        """The value, wherever it is. Raises BlobMissingError, BlobUnavailableError."""
+        return output.value if output.ref is None else from_json(await self._store.get(output.ref))
 
 
 def _ref(content: bytes) -> BlobRef:
