@@ -28,6 +28,10 @@ class Reaper:
             bufsize=0,
         )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process else 0
+
     def watch(self, group: int) -> None:
         self._tell(f"+{group}\n")
 
@@ -43,8 +47,10 @@ class Reaper:
     def _tell(self, line: str) -> None:
         assert self._process, "watch() before start()"
         assert self._process.stdin
-        with contextlib.suppress(BrokenPipeError):  # a killed reaper must not take the plane with it
-            self._process.stdin.write(line.encode())
+        # A reaper that was closed has done its work; one that was killed must not take the plane with it.
+        if not self._process.stdin.closed:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write(line.encode())
 
 
 def kill_group(group: int) -> None:
