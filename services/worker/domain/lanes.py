@@ -34,12 +34,15 @@ class LaneScheduler:
     def __init__(self, now_s: float) -> None:
         self._debt = dict.fromkeys(LANES, 0.0)
         self._waits_since = dict.fromkeys(LANES, now_s)
-        self._level = 0.0
         self._dry: set[Priority] = set()
         self._aged_last = False
 
     def begin(self) -> None:
-        """A new round: every lane may have work again."""
+        """A new round: every lane may have work again; those that stood empty are level with those that did not."""
+        busy = [self._debt[lane] for lane in LANES if lane not in self._dry]
+        level = min(busy, default=0.0)
+        for lane in self._dry:
+            self._debt[lane] = max(self._debt[lane], level) if busy else 0.0
         self._dry.clear()
 
     def turn(self, free: Mapping[Priority, int], now_s: float) -> Turn | None:
@@ -57,14 +60,10 @@ class LaneScheduler:
     def took(self, turn: Turn, count: int, now_s: float) -> None:
         """What came of a turn: `count` records, at most its limit."""
         lane = turn.lane
-        if count:
-            self._level = max(self._level, self._debt[lane])
-            self._debt[lane] += count / WEIGHTS[lane]
-            self._waits_since[lane] = now_s
+        self._debt[lane] += count / WEIGHTS[lane]
+        self._waits_since[lane] = now_s  # either it was served, or nobody waits in it
         if count < turn.limit:
             self._dry.add(lane)
-            self._debt[lane] = max(self._debt[lane], self._level)
-            self._waits_since[lane] = now_s
 
     def _overdue(self, candidates: list[Priority], now_s: float) -> Priority | None:
         if self._aged_last:
