@@ -27,6 +27,8 @@ class Publish:
     """Publish the response and the usage record of the winning `run-finished`, verbatim."""
 
     finished: RunFinished
+    abandoned: bool
+    """Whether attempts may still be queued or running, which nobody waits for any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,8 @@ def _on_run_finished(partition: Partition, event: RunFinished, run: Run, now: in
         open=partition.open.delete(run.run_id),
         finished=partition.finished.remember(run.run_id, run.started.body_digest, now),
     )
-    return _prune(partition), (Publish(event),)
+    abandoned = any(state.status is StepStatus.READY for state in run.steps.values())
+    return _prune(partition), (Publish(event, abandoned),)
 
 
 def _prune(partition: Partition) -> Partition:

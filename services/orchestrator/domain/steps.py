@@ -1,0 +1,84 @@
+"""What a ready step becomes: a task, or an event the orchestrator appends itself. Pure."""
+
+from collections.abc import Mapping
+
+from schemas.base import BlobRef, Json, Output
+from schemas.errors import ErrorCode, ErrorDetail
+from schemas.events import StepCompleted, StepFailed, StepSkipped
+from schemas.joins import StepReady
+from schemas.models import Queue
+from schemas.tasks import InferenceTask
+
+
+def skipped(ready: StepReady) -> StepSkipped:
+    """`when` was false."""
+    return StepSkipped(
+        run_id=ready.run_id,
+        tenant=ready.tenant,
+        traceparent=ready.traceparent,
+        step=ready.step.id,
+        attempt=ready.attempt,
+        fallback=ready.fallback,
+    )
+
+
+def completed(ready: StepReady, output: Output) -> StepCompleted:
+    """A gate, a value, or a fallback's value."""
+    return StepCompleted(
+        run_id=ready.run_id,
+        tenant=ready.tenant,
+        traceparent=ready.traceparent,
+        step=ready.step.id,
+        attempt=ready.attempt,
+        fallback=ready.fallback,
+        output=output,
+    )
+
+
+def failed(ready: StepReady, code: ErrorCode, message: str, *, retryable: bool = False) -> StepFailed:
+    """An expression failed, or there is nowhere to run the step."""
+    return StepFailed(
+        run_id=ready.run_id,
+        tenant=ready.tenant,
+        traceparent=ready.traceparent,
+        step=ready.step.id,
+        attempt=ready.attempt,
+        fallback=ready.fallback,
+        model_class=ready.target.model_class,
+        backend=ready.target.backend,
+        error=ErrorDetail(code=code, message=message, step=ready.step.id, retryable=retryable),
+    )
+
+
+def task(ready: StepReady, queue: Queue, value: Json, ref: BlobRef | None) -> InferenceTask:
+    """The call a worker executes, with its price of the day."""
+    return InferenceTask(
+        run_id=ready.run_id,
+        tenant=ready.tenant,
+        traceparent=ready.traceparent,
+        task_id=ready.task_id,
+        pipeline=ready.pipeline,
+        step=ready.step.id,
+        attempt=ready.attempt,
+        fallback=ready.fallback,
+        model_class=queue.model_class,
+        backend=queue.backend,
+        price=queue.price,
+        lane=ready.priority,
+        input=value,
+        input_ref=ref,
+        session=ready.session,
+        sensitivity=ready.sensitivity,
+        variant=ready.variant,
+        deadline_at=ready.deadline_at,
+        step_deadline_at=ready.step_deadline_at,
+    )
+
+
+def route(ready: StepReady, queues: Mapping[tuple[str, str], Queue]) -> Queue | None:
+    """The queue of the target's class and backend; the class's first backend when none is named."""
+    wanted, backend = ready.target.model_class, ready.target.backend
+    for (model_class, name), queue in queues.items():
+        if model_class == wanted and backend in (None, name):
+            return queue
+    return None
