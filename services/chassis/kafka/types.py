@@ -81,13 +81,20 @@ class ProducerDeadError(KafkaError):
 
 
 class RebalanceListener(Protocol):
-    """Told before partitions go and after they come. Rebalances are eager: all go, then the new ones come."""
+    """Told before partitions go and after they come. Rebalances are eager: all go, then the new ones come.
+
+    A consumer that stops is not told: whoever stops it commits first.
+    """
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """They are about to go; heartbeats continue while this runs (bounded by the rebalance time-out)."""
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
-        """They are ours, positioned at their commits (or the earliest record)."""
+        """They are ours, positioned at their commits (or the earliest record); nothing is polled until this returns.
+
+        Empty for a member without a partition. No heartbeats are sent meanwhile: stay well below the session
+        time-out.
+        """
 
 
 class Consumer(Protocol):
@@ -105,7 +112,8 @@ class Consumer(Protocol):
 
         An empty collection or `max_records` of 0 fetches nothing but keeps the membership alive for `timeout_s`.
         Partitions that are not (or no longer) assigned are left out. Records of one call are from the current
-        assignment only.
+        assignment only. A rebalance under way may hold the call longer than `timeout_s`. Raises KafkaError for what
+        the client cannot mend by itself, and whatever the listener raised.
         """
 
     def assignment(self) -> frozenset[TopicPartition]: ...
@@ -118,6 +126,9 @@ class Consumer(Protocol):
     async def committed(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Commit]:
         """Only those that have a commit, with its metadata."""
 
+    async def positions(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The next offset each would return; partitions not assigned or not yet positioned are left out."""
+
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]: ...
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]: ...
@@ -126,16 +137,20 @@ class Consumer(Protocol):
 class Producer(Protocol):
     """acks=all, idempotent."""
 
+    @property
+    def dead(self) -> "Future[None]":
+        """Fails with ProducerDeadError at the first non-retriable error, so that the app can end the process."""
+
     async def start(self) -> None: ...
 
     async def stop(self) -> None:
-        """Flushes, bounded."""
+        """Flushes, bounded; what is unacknowledged by then fails with KafkaError: outcome unknown."""
 
     async def send(self, record: Outgoing) -> "Future[Appended]":
         """Queues one record; the future is its acknowledgement. Await many of them together.
 
-        Raises RecordTooLargeError before anything is sent. The future fails with ProducerDeadError; retriable faults are
-        retried until the producer stops.
+        Raises RecordTooLargeError before anything is sent, KafkaError for a topic or partition that does not
+        exist. The future fails with ProducerDeadError; retriable faults are retried until the producer stops.
         """
 
     async def send_all(self, records: Sequence[Outgoing]) -> Sequence[Appended]:
@@ -146,7 +161,8 @@ class Producer(Protocol):
 class ConsumerSettings:
     """How a group member behaves; the defaults suit orchestrator and aggregator."""
 
-    group: str
+    group: str | None
+    """None: a reader outside any group, assigned every partition from its earliest record; it cannot commit."""
     topics: tuple[str, ...]
     session_timeout_s: float = 6.0
     heartbeat_s: float = 1.5

@@ -1,0 +1,395 @@
+"""The port over aiokafka 0.14: every trap of the library that was met is handled here, and nowhere else."""
+
+import asyncio
+import contextlib
+import math
+import random
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as Target
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaTimeoutError,
+    ProducerClosed,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.errors import KafkaError as ClientError
+from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, RecordMetadata
+
+from services.chassis.kafka.assignor import lane_assignor
+from services.chassis.kafka.connection import Connection
+from services.chassis.kafka.records import partition_of, require_metadata, require_size
+from services.chassis.kafka.types import (
+    Appended,
+    Commit,
+    ConsumerSettings,
+    KafkaError,
+    Outgoing,
+    ProducerDeadError,
+    RebalanceListener,
+    Record,
+    TopicPartition,
+)
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 5.0
+COMMIT_TIMEOUT_S = 5.0
+QUERY_TIMEOUT_S = 10.0
+CONSUMER_REQUEST_TIMEOUT_S = 15.0
+"""Longer than a rebalance, through which the broker holds a join request."""
+PRODUCER_REQUEST_TIMEOUT_S = 10.0
+MAX_FETCH_BYTES = 16 << 20
+MAX_REQUEST_BYTES = 4 << 20
+BATCH_BYTES = 128 << 10
+
+NOTHING = Target("", 0)
+"""Never assigned: a `getmany` of it fetches nothing, but counts as a poll. `getmany()` of nothing means everything."""
+
+
+class AioKafkaConsumer:
+    """A group member. Start and use it in one event loop."""
+
+    def __init__(self, connection: Connection, settings: ConsumerSettings, listener: RebalanceListener) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._listener = listener
+        self._logical = {connection.topic(topic): topic for topic in settings.topics}
+        self._owned: frozenset[TopicPartition] = frozenset()
+        self._generation = 0
+        self._ready = asyncio.Event()
+        self._commits: set[asyncio.Timeout] = set()
+        self._failure: Exception | None = None
+
+    async def start(self) -> None:
+        """Joins the group. Raises KafkaError after 30 s without a broker, a topic or an assignment."""
+        self._client = self._connect()
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await self._client.start()
+        except (ClientError, TimeoutError) as error:
+            await self.stop()
+            topics = ", ".join(self._logical)
+            reason = str(error) or f"not within {START_TIMEOUT_S:.0f} s"
+            raise KafkaError(
+                f"cannot consume {topics} from {self._connection.bootstrap_servers}: {reason}"
+            ) from error
+        except BaseException:
+            await self.stop()
+            raise
+        if self._settings.group is None:
+            await self._on_assigned(self._client.assignment())
+
+    async def stop(self) -> None:
+        self._ready.clear()
+        self._abandon_commits()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self._client.stop()
+        except (TimeoutError, ClientError):
+            await self._tear_down()
+
+    async def poll(
+        self, partitions: Collection[TopicPartition] | None, *, max_records: int, timeout_s: float
+    ) -> Sequence[Record]:
+        if self._failure:
+            raise self._failure
+        if not self._ready.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ready.wait(), timeout_s)
+            return ()
+        targets = self._targets(self._owned if partitions is None else self._owned.intersection(partitions))
+        if not targets or not max_records:
+            targets, max_records = [NOTHING], 1
+        try:
+            # A rebalance drops what was prefetched, and partitions are paused until the listener has been told:
+            # whatever this returns belongs to the current assignment.
+            batches = await self._client.getmany(*targets, timeout_ms=timeout_s * 1_000, max_records=max_records)
+        except ClientError as error:
+            raise KafkaError(f"cannot poll: {error!r}") from error
+        return [self._record(record) for batch in batches.values() for record in batch]
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return self._owned
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        try:
+            self._client.seek(self._target(partition), offset)
+        except ClientError as error:
+            raise KafkaError(f"cannot seek: {partition} is not assigned") from error
+
+    async def commit(self, offsets: Mapping[TopicPartition, Commit]) -> bool:
+        for commit in offsets.values():
+            require_metadata(commit.metadata)
+        if not offsets or not self._is_member(offsets):
+            return not offsets
+        wanted = {self._target(tp): OffsetAndMetadata(c.offset, c.metadata) for tp, c in offsets.items()}
+        try:
+            async with asyncio.timeout(COMMIT_TIMEOUT_S) as deadline:
+                self._commits.add(deadline)
+                await self._client.commit(wanted)
+        except (TimeoutError, CommitFailedError, IllegalStateError):
+            return False
+        except ClientError as error:
+            raise KafkaError(f"cannot commit: {error!r}") from error
+        finally:
+            self._commits.discard(deadline)
+        return True
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Commit]:
+        if self._settings.group is None:
+            return {}
+        # The client's own committed() drops the metadata.
+        fetched = await _query(self._client._coordinator.fetch_committed_offsets(self._targets(partitions)))
+        return {self._source(target): Commit(*found) for target, found in fetched.items()}
+
+    async def positions(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        found = {}
+        for tp in self._owned.intersection(partitions):
+            with contextlib.suppress(KafkaError):
+                found[tp] = await _query(self._client.position(self._target(tp)))
+        return found
+
+    async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return self._by_source(await _query(self._client.beginning_offsets(self._targets(partitions))))
+
+    async def end_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return self._by_source(await _query(self._client.end_offsets(self._targets(partitions))))
+
+    def _connect(self) -> Any:
+        settings, group = self._settings, self._settings.group
+        lanes = {self._connection.topic(topic): lanes for topic, lanes in settings.lanes.items()}
+        client = AIOKafkaConsumer(
+            **self._connection.client_settings(),
+            group_id=None if group is None else self._connection.group(group),
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=_ms(settings.session_timeout_s),
+            heartbeat_interval_ms=_ms(settings.heartbeat_s),
+            rebalance_timeout_ms=_ms(settings.rebalance_timeout_s),
+            max_poll_interval_ms=_ms(settings.max_poll_interval_s),
+            fetch_max_wait_ms=_ms(settings.fetch_max_wait_s),
+            fetch_max_bytes=MAX_FETCH_BYTES,
+            request_timeout_ms=_ms(CONSUMER_REQUEST_TIMEOUT_S),
+            partition_assignment_strategy=[lane_assignor(lanes)],
+        )
+        client.subscribe(list(self._logical), listener=_Rebalances(self._on_revoked, self._on_assigned))
+        return client
+
+    async def _on_assigned(self, targets: Collection[Target]) -> None:
+        # The client fetches from now on: nothing may be polled before the listener has sought its positions.
+        self._client.pause(*targets)
+        self._generation = self._current_generation()
+        self._owned = frozenset(map(self._source, targets))
+        if await self._tell(self._listener.on_assigned(self._owned)):
+            self._client.resume(*targets)
+            self._ready.set()
+
+    async def _on_revoked(self, _: Collection[Target]) -> None:
+        self._ready.clear()
+        if self._owned:
+            await self._tell(self._listener.on_revoked(self._owned))
+        # From here until the next assignment a commit could land in a generation that gave the partition to another.
+        self._owned = frozenset()
+        self._abandon_commits()
+
+    async def _tell(self, callback: Awaitable[None]) -> bool:
+        """aiokafka swallows what a listener raises: the next poll raises it."""
+        try:
+            await callback
+        except Exception as error:
+            self._failure = error
+            self._ready.set()
+        return self._failure is None
+
+    def _is_member(self, offsets: Mapping[TopicPartition, Commit]) -> bool:
+        """The client sends the generation it has now, not the one in which the records were polled."""
+        return self._owned.issuperset(offsets) and self._current_generation() == self._generation
+
+    def _current_generation(self) -> int:
+        return 0 if self._settings.group is None else int(self._client._coordinator.generation)
+
+    def _abandon_commits(self) -> None:
+        """The client retries a commit, with whatever generation it has by then."""
+        now = asyncio.get_running_loop().time()
+        for deadline in self._commits:
+            deadline.reschedule(now)
+
+    async def _tear_down(self) -> None:
+        """What an orderly stop could not do because the broker does not answer."""
+        coordinator = self._client._coordinator
+        for name in ("_coordination_task", "_heartbeat_task", "_commit_refresh_task"):
+            if task := getattr(coordinator, name, None):
+                task.cancel()
+        await self._client._client.close()
+        if self._client._fetcher:
+            await self._client._fetcher.close()
+
+    def _target(self, tp: TopicPartition) -> Target:
+        return Target(self._connection.topic(tp.topic), tp.partition)
+
+    def _targets(self, partitions: Collection[TopicPartition]) -> list[Target]:
+        return [self._target(tp) for tp in partitions]
+
+    def _source(self, target: Target) -> TopicPartition:
+        return TopicPartition(self._logical[target.topic], target.partition)
+
+    def _by_source(self, offsets: Mapping[Target, int]) -> dict[TopicPartition, int]:
+        return {self._source(target): offset for target, offset in offsets.items()}
+
+    def _record(self, record: ConsumerRecord) -> Record:
+        return Record(
+            self._logical[record.topic],
+            record.partition,
+            record.offset,
+            record.timestamp,
+            record.key,
+            record.value,
+            record.headers,
+        )
+
+
+class AioKafkaProducer:
+    """acks=all, idempotent, one an event loop. A linger of 0 still batches what is sent in one turn of the loop."""
+
+    def __init__(self, connection: Connection, *, linger_s: float = 0.0) -> None:
+        self._connection = connection
+        self._linger_s = linger_s
+        self._loop = asyncio.get_running_loop()
+        self._dead: Future[None] = self._loop.create_future()
+        self._stopped = False
+
+    @property
+    def dead(self) -> "Future[None]":
+        return self._dead
+
+    async def start(self) -> None:
+        """Raises KafkaError when no broker answers within 30 s."""
+        self._client = AIOKafkaProducer(
+            **self._connection.client_settings(),
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=_ms(self._linger_s),
+            max_batch_size=BATCH_BYTES,
+            max_request_size=MAX_REQUEST_BYTES,
+            request_timeout_ms=_ms(PRODUCER_REQUEST_TIMEOUT_S),
+            partitioner=_choose_partition,
+        )
+        # Else a partition that has no leader for 10 s fails its batch, and with it the whole producer.
+        self._client._message_accumulator._batch_ttl = math.inf
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await self._client.start()
+        except (ClientError, TimeoutError) as error:
+            await self.stop()
+            servers = self._connection.bootstrap_servers
+            raise KafkaError(f"cannot produce to {servers}: {str(error) or 'no answer'}") from error
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        self._stopped = True
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self._client.stop()
+        except (TimeoutError, ClientError):
+            await self._tear_down()
+
+    async def send(self, record: Outgoing) -> "Future[Appended]":
+        sent = await self._send(record)
+        acknowledged: Future[Appended] = self._loop.create_future()
+        sent.add_done_callback(partial(self._settle, acknowledged))
+        return acknowledged
+
+    async def send_all(self, records: Sequence[Outgoing]) -> Sequence[Appended]:
+        futures = [await self.send(record) for record in records]
+        return await asyncio.gather(*futures)
+
+    async def _send(self, record: Outgoing) -> "Future[RecordMetadata]":
+        require_size(record)
+        topic = self._connection.topic(record.topic)
+        while True:
+            try:
+                sent: Future[RecordMetadata] = await self._client.send(
+                    topic, record.value, record.key, record.partition, headers=list(record.headers)
+                )
+            except KafkaTimeoutError:
+                # The buffer is full: the record was not queued.
+                continue
+            except UnknownTopicOrPartitionError as error:
+                raise KafkaError(f"topic {topic} does not exist") from error
+            except AssertionError as error:
+                raise KafkaError(f"topic {topic} has no partition {record.partition}") from error
+            except ClientError as error:
+                raise self._error(error) from error
+            return sent
+
+    def _settle(self, acknowledged: "Future[Appended]", sent: "Future[RecordMetadata]") -> None:
+        error = sent.exception()
+        if acknowledged.done():
+            return
+        if error is None:
+            found = sent.result()
+            acknowledged.set_result(Appended(found.partition, found.offset, found.timestamp))
+        else:
+            acknowledged.set_exception(self._error(error))
+            # Whoever awaits it sees the error; nobody has to.
+            acknowledged.exception()
+
+    def _error(self, error: BaseException) -> KafkaError:
+        if self._stopped or isinstance(error, ProducerClosed):
+            return KafkaError("the producer has stopped: whether the record was appended is unknown")
+        death = ProducerDeadError(f"the broker refused a record: {error!r}")
+        if not self._dead.done():
+            self._dead.set_exception(death)
+            self._dead.exception()
+        return death
+
+    async def _tear_down(self) -> None:
+        """What an orderly stop could not do because the broker does not answer."""
+        await self._client.client.close()
+        self._client._message_accumulator.fail_all(ProducerClosed())
+        if task := self._client._sender.sender_task:
+            task.cancel()
+
+
+class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
+    """Hands the client's callbacks on."""
+
+    def __init__(
+        self,
+        revoked: Callable[[Collection[Target]], Awaitable[None]],
+        assigned: Callable[[Collection[Target]], Awaitable[None]],
+    ) -> None:
+        self._revoked = revoked
+        self._assigned = assigned
+
+    async def on_partitions_revoked(self, revoked: Collection[Target]) -> None:
+        await self._revoked(revoked)
+
+    async def on_partitions_assigned(self, assigned: Collection[Target]) -> None:
+        await self._assigned(assigned)
+
+
+def _choose_partition(key: bytes | None, partitions: Sequence[int], available: Sequence[int]) -> int:
+    if key is None:
+        return random.choice(available or partitions)
+    return partitions[partition_of(key, len(partitions))]
+
+
+async def _query(answer: Awaitable[Any]) -> Any:
+    try:
+        async with asyncio.timeout(QUERY_TIMEOUT_S):
+            return await answer
+    except (ClientError, TimeoutError) as error:
+        raise KafkaError(f"the broker does not answer: {error!r}") from error
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1_000)
