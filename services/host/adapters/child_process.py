@@ -1,0 +1,126 @@
+"""Workers as child processes, each with a side door on a free port of this machine."""
+
+import asyncio
+import os
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from schemas.models import Queue
+from services.chassis.app import DIE_WITH_PARENT
+from services.chassis.settings import environment
+from services.host.domain.replicas import Replica
+
+LOCAL = "127.0.0.1"
+PROBE_TIMEOUT_S = 1.0
+MAX_ANSWER_BYTES = 16 << 20
+MAX_LOG_BYTES = 8 << 20
+
+
+class ChildProcess:
+    """A worker that runs."""
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
+        self._process = process
+        self._port = port
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def wait(self) -> int:
+        return await self._process.wait()
+
+    def stop(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def is_ready(self) -> bool | None:
+        answer = await _get(self._port, "/readyz")
+        return None if answer is None else answer[0] == 200
+
+    async def exposition(self) -> str | None:
+        answer = await _get(self._port, "/metrics")
+        return None if answer is None or answer[0] != 200 else answer[1].decode(errors="replace")
+
+
+class ChildLauncher:
+    """Starts `headway worker` with this interpreter, its output appended to `<home>/logs/worker-<name>.log`.
+
+    A port that somebody takes between its choice and its use ends the worker; the next attempt chooses another.
+    """
+
+    def __init__(self, instance: str, home: Path, config: Path | None) -> None:
+        self._logs = home / "logs"
+        self._environment = environment(
+            HEADWAY_HOME=str(home),
+            HEADWAY_WORKER_HOST=instance,
+            HEADWAY_WORKER_METRICS_HOST=LOCAL,
+            **{DIE_WITH_PARENT: str(os.getpid())},
+            **({"HEADWAY_CONFIG": str(config)} if config else {}),
+        )
+
+    async def start(self, replica: Replica, queue: Queue) -> ChildProcess:
+        """Call it in the main thread: the child dies with the thread that started it."""
+        port = _free_port()
+        log = _open_log(self._logs / f"worker-{replica.name}.log")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self.command(queue),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**self._environment, "HEADWAY_WORKER_METRICS_PORT": str(port)},
+            )
+        finally:
+            os.close(log)
+        return ChildProcess(process, port)
+
+    def command(self, queue: Queue) -> tuple[str, ...]:
+        """What is run."""
+        return (sys.executable, "-m", "headway", "worker", "--model-class", queue.label)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOCAL, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _open_log(log: Path) -> int:
+    """A log past 8 MiB is moved aside first; one older file is kept."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        if log.stat().st_size > MAX_LOG_BYTES:
+            log.replace(log.with_name(f"{log.name}.1"))
+    return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+
+async def _get(port: int, path: str) -> tuple[int, bytes] | None:
+    """Status and body of a GET from a worker's side door; None when there is no whole answer within a second."""
+    with suppress(OSError, TimeoutError, ValueError, IndexError):
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(LOCAL, port)
+            try:
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                head, _, body = (await _read_all(reader)).partition(b"\r\n\r\n")
+                return int(head.split(b" ", 2)[1]), body
+            finally:
+                writer.close()
+    return None
+
+
+async def _read_all(reader: asyncio.StreamReader) -> bytes:
+    chunks, size = [], 0
+    while chunk := await reader.read(65_536):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > MAX_ANSWER_BYTES:
+            raise ValueError("more than a side door has to say")
+    return b"".join(chunks)
