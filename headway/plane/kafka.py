@@ -11,7 +11,7 @@ from pathlib import Path
 from headway.plane import jars
 from headway.plane.errors import PlaneError
 from headway.plane.jars import KAFKA_VERSION, cache_folder, cached_classpath
-from headway.plane.ports import HOST, free_ports
+from headway.plane.ports import HOST, free_ports, require_free
 from headway.plane.probes import kafka_answers
 from headway.plane.process import Server, run_once
 from headway.plane.reaper import Reaper
@@ -68,6 +68,7 @@ class EmbeddedKafka(Server):
         if not (self._folder / DATA).exists():
             on_progress("formatting the storage")
             await self._format(classpath)
+        require_free(self._port)
         on_progress(f"starting on port {self._port}")
         argv = java_command(classpath, "kafka.Kafka", "server.properties")
         await self._spawn(argv, os.environ, lambda: kafka_answers(self._port), READY_TIMEOUT_S, folder=self._folder)

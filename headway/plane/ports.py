@@ -60,6 +60,12 @@ def is_free(port: int) -> bool:
     return True
 
 
+def require_free(port: int) -> None:
+    """Refuses a taken port before a server is started on it: another server's answers must not pass for its own."""
+    if not is_free(port):
+        raise PlaneError(f"port {port} on {HOST} is taken: stop what listens there, or use --ports auto")
+
+
 def free_ports(count: int) -> list[int]:
     """Distinct free ports below the ephemeral range, so that no outgoing connection takes one meanwhile."""
     found: list[int] = []

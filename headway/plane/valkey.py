@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from headway.plane.ports import HOST
+from headway.plane.ports import HOST, require_free
 from headway.plane.probes import valkey_answers
 from headway.plane.process import Server
 from headway.plane.reaper import Reaper
@@ -26,6 +26,7 @@ class EmbeddedValkey(Server):
 
     async def start(self, on_progress: Callable[[str], None]) -> None:
         """Returns when it answers PING."""
+        require_free(self._port)
         on_progress(f"starting on port {self._port}")
         self._folder.mkdir(parents=True, exist_ok=True)
         await self._spawn(self._argv(), os.environ, lambda: valkey_answers(self._port), READY_TIMEOUT_S)
