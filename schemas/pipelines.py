@@ -1,8 +1,16 @@
 """What users write in `pipelines/*.yaml`. Unknown keys are errors: a typo must not change a pipeline silently."""
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 
 from schemas.base import Identifier, Json, Name, Priority
 from schemas.durations import Duration
@@ -19,6 +27,12 @@ class Written(BaseModel):
     """Something a person writes: frozen, and strict about names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Only what was written: it means the same when it is read again, and defaults stay ours to improve."""
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if name in self.model_fields_set}
 
 
 class FallbackSpec(Written):

@@ -9,7 +9,7 @@ of a whole batch. Only a run that ended with steps still open need be told: the 
 
 
 def dead_run_key(run_id: str) -> str:
-    """Exists (any value, DEAD_RUN_TTL_S) once a run is over: its queued tasks are dropped, its running ones stopped."""
+    """Exists (DEAD_RUN_TTL_S) once a run is over: its queued tasks are dropped, its running ones stopped."""
     return f"dead:{run_id}"
 
 
