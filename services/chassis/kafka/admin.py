@@ -91,8 +91,8 @@ class Admin:
     ) -> list[TopicChange]:
         """Makes the broker's topics what they should be: creates, grows, sets. Returns what it did (or would do).
 
-        A longer retention than asked for is kept. Raises TopicError, before anything is changed, where that would lose
-        data: fewer partitions, other partitions for a topic keyed by run, another clean-up policy.
+        A longer retention than asked for is kept. Raises TopicError, before anything is changed, where that would
+        lose data: fewer partitions, other partitions for a topic keyed by run, another clean-up policy.
         """
         wanted = {self._connection.topic(topic.name): topic for topic in topics}
         states = await self.describe(topic.name for topic in wanted.values())

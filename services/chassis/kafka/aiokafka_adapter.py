@@ -49,7 +49,7 @@ MAX_REQUEST_BYTES = 4 << 20
 BATCH_BYTES = 128 << 10
 
 NOTHING = Target("", 0)
-"""Never assigned: a `getmany` of it fetches nothing, but counts as a poll. `getmany()` of nothing means everything."""
+"""Never assigned: `getmany` of it fetches nothing, but counts as a poll. Of no partition, it means all of them."""
 
 
 class AioKafkaConsumer:
@@ -65,6 +65,7 @@ class AioKafkaConsumer:
         self._ready = asyncio.Event()
         self._commits: set[asyncio.Timeout] = set()
         self._failure: Exception | None = None
+        self._client: Any = None
 
     async def start(self) -> None:
         """Joins the group. Raises KafkaError after 30 s without a broker, a topic or an assignment."""
@@ -88,6 +89,8 @@ class AioKafkaConsumer:
     async def stop(self) -> None:
         self._ready.clear()
         self._abandon_commits()
+        if self._client is None:
+            return
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self._client.stop()
@@ -263,6 +266,7 @@ class AioKafkaProducer:
         self._loop = asyncio.get_running_loop()
         self._dead: Future[None] = self._loop.create_future()
         self._stopped = False
+        self._client: Any = None
 
     @property
     def dead(self) -> "Future[None]":
@@ -295,6 +299,8 @@ class AioKafkaProducer:
 
     async def stop(self) -> None:
         self._stopped = True
+        if self._client is None:
+            return
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self._client.stop()

@@ -1,0 +1,380 @@
+"""The raw batch runtime: poll, handle, send without waiting, and commit what has been acknowledged.
+
+Nothing here is done one record at a time: a batch is handled at once, its records are queued together, and commits
+are made on a timer. A record's offset is passed only when everything it gave rise to is in the log.
+"""
+
+import asyncio
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from services.chassis.kafka.types import (
+    Appended,
+    Commit,
+    Consumer,
+    KafkaError,
+    Outgoing,
+    Producer,
+    ProducerDeadError,
+    RebalanceListener,
+    Record,
+    TopicPartition,
+)
+from services.chassis.kafka.watermark import Watermark
+from services.chassis.logging import log
+
+POLL_S = 0.1
+DRAIN_S = 2.0
+"""How long a revoke, or a stop, waits for acknowledgements."""
+READY_S = 10.0
+WATCH_S = 10.0
+POLL_STALL_S = 30.0
+"""Longer than a rebalance, through which a poll may be held."""
+DELIVERY_STALL_S = 60.0
+MAX_FAILURES = 5
+RESTART_S = 1.0
+
+
+class BatchHandler(Protocol):
+    """What a service does with records."""
+
+    async def handle(self, records: Sequence[Record]) -> Sequence[tuple[Record, Sequence[Outgoing]]]:
+        """For each record, in order, what must be acknowledged before the commit may pass it.
+
+        Records left out pass at once. It is called for one batch at a time. Whatever it raises ends the stream, and
+        the batch is delivered again: poison and records too large for their topic are its own to deal with.
+        """
+
+
+Hook = Callable[[frozenset[TopicPartition]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    max_batch: int
+    max_unacknowledged: int
+    commit_interval_s: float
+    on_assigned: Hook | None
+    on_revoked: Hook | None
+    metadata: Callable[[TopicPartition, int], str] | None
+
+
+class StalledError(KafkaError):
+    """The consumer is alive but stuck: it is replaced."""
+
+
+class Stream:
+    """A group member that turns records into records.
+
+    `on_assigned` runs before the first record is polled, and may seek (through `consumer`); `on_revoked` runs after
+    the last commit. Records read again from below the commit are handled like others, and the commit never goes back.
+    `metadata` gives the commit's own string for a partition and offset.
+    """
+
+    def __init__(
+        self,
+        consumer_factory: Callable[[RebalanceListener], Consumer],
+        producer: Producer,
+        handler: BatchHandler,
+        *,
+        max_batch: int = 500,
+        max_unacknowledged: int = 5_000,
+        commit_interval_s: float = 0.5,
+        on_assigned: Hook | None = None,
+        on_revoked: Hook | None = None,
+        metadata: Callable[[TopicPartition, int], str] | None = None,
+    ) -> None:
+        self._consumer_factory = consumer_factory
+        self._producer = producer
+        self._handler = handler
+        self._settings = _Settings(
+            max_batch, max_unacknowledged, commit_interval_s, on_assigned, on_revoked, metadata
+        )
+        self._stopping = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._ended.set()
+        self._session: _Session | None = None
+
+    @property
+    def consumer(self) -> Consumer:
+        """The current consumer, for the hooks."""
+        assert self._session, "the stream is not running"
+        return self._session.consumer
+
+    @property
+    def progressing(self) -> bool:
+        """Assigned, perhaps to nothing, and polling: what readiness asks."""
+        return self._session is not None and self._session.progressing
+
+    @property
+    def unacknowledged(self) -> int:
+        """Records polled whose outcome is not in the log yet."""
+        return self._session.assignment.unfinished if self._session else 0
+
+    async def run(self) -> None:
+        """Until stopped. Raises ProducerDeadError, what the handler or a hook raised, or KafkaError without a broker.
+
+        A consumer that fails or stalls is replaced, a few times in a row.
+        """
+        self._ended.clear()
+        failures = 0
+        try:
+            while not self._stopping.is_set():
+                self._session = _Session(self._consumer_factory, self._producer, self._handler, self._settings)
+                try:
+                    await self._session.run(self._stopping)
+                except ProducerDeadError:
+                    raise
+                except KafkaError as error:
+                    failures = 1 if self._session.turns else failures + 1
+                    if failures >= MAX_FAILURES:
+                        raise
+                    log.warning("consumer_replaced", failures=failures, exc_info=error)
+                    await _wait(self._stopping.wait(), RESTART_S * failures)
+        finally:
+            self._session = None
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Stops polling, waits up to 2 s for acknowledgements, commits, leaves; returns when `run` is about to."""
+        self._stopping.set()
+        await self._ended.wait()
+
+
+@dataclass(slots=True)
+class _Assignment:
+    """What is ours between two rebalances. A new one makes everything about the old one void."""
+
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    watermarks: dict[TopicPartition, Watermark] = field(default_factory=dict)
+
+    @property
+    def unfinished(self) -> int:
+        return sum(watermark.unfinished for watermark in self.watermarks.values())
+
+    def deliver(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self.watermarks[record.tp].delivered(record.offset)
+
+    def committable(self) -> dict[TopicPartition, int]:
+        """Where the commit can move forward."""
+        found = {}
+        for tp, watermark in self.watermarks.items():
+            offset = watermark.committable()
+            if offset is not None and offset > self.committed.get(tp, -1):
+                found[tp] = offset
+        return found
+
+
+class _Ticket:
+    """One record's outgoing records, until all are acknowledged."""
+
+    __slots__ = ("_offset", "_watermark", "missing")
+
+    def __init__(self, watermark: Watermark, offset: int, missing: int) -> None:
+        self._watermark = watermark
+        self._offset = offset
+        self.missing = missing
+
+    def punch(self) -> bool:
+        """One more is acknowledged; whether that was the last."""
+        self.missing -= 1
+        if self.missing:
+            return False
+        self._watermark.done(self._offset)
+        return True
+
+
+class _Session:
+    """The life of one consumer."""
+
+    def __init__(
+        self,
+        consumer_factory: Callable[[RebalanceListener], Consumer],
+        producer: Producer,
+        handler: BatchHandler,
+        settings: _Settings,
+    ) -> None:
+        self.consumer = consumer_factory(self)
+        self.assignment = _Assignment()
+        self.turns = 0
+        self._producer = producer
+        self._handler = handler
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._assigned = False
+        self._draining = False
+        self._handling = False
+        self._polling_since: float | None = None
+        self._turned_at = 0.0
+        self._delivered = False
+        self._behind_s = 0.0
+
+    @property
+    def progressing(self) -> bool:
+        return self._assigned and self._loop.time() - self._turned_at < READY_S
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Until stopping, or the first failure."""
+        work = [asyncio.create_task(part) for part in (self._poll(), self._commit_on_time(), self._watch())]
+        stop: Future[Any] = asyncio.create_task(stopping.wait())
+        try:
+            vital: list[Future[None]] = [self._producer.dead, *work]
+            await asyncio.wait([*vital, stop], return_when=asyncio.FIRST_COMPLETED)
+            _raise_first(vital)
+            self._draining = True
+            await self._drain()
+            await self._commit()
+        finally:
+            await _cancel([*work, stop])
+            await self.consumer.stop()
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        committed = await self._committed(partitions)
+        if self._settings.on_assigned:
+            await self._settings.on_assigned(partitions)
+        self.assignment = _Assignment(committed, {tp: Watermark() for tp in sorted(partitions)})
+        self._turned_at = self._loop.time()
+        self._assigned = True
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        await self._drain()
+        await self._commit()
+        self.assignment = _Assignment()
+        if self._settings.on_revoked:
+            await self._settings.on_revoked(partitions)
+
+    async def _committed(self, partitions: frozenset[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the group stands. A first commit is made where it has none, else its lag counts expired records."""
+        committed = {tp: commit.offset for tp, commit in (await self.consumer.committed(partitions)).items()}
+        if missing := partitions - committed.keys():
+            first = await self.consumer.beginning_offsets(missing)
+            if await self.consumer.commit({tp: Commit(offset) for tp, offset in first.items()}):
+                committed.update(first)
+        return committed
+
+    async def _poll(self) -> None:
+        await self.consumer.start()
+        while not self._draining:
+            room = self._settings.max_unacknowledged - self.assignment.unfinished
+            if room <= 0:
+                await self._until_changed(POLL_S)
+                continue
+            self._polling_since = self._loop.time()
+            records = await self.consumer.poll(
+                None, max_records=min(room, self._settings.max_batch), timeout_s=POLL_S
+            )
+            self._polling_since, self._turned_at = None, self._loop.time()
+            self.turns += 1
+            if records and not self._draining:
+                await self._handle(records)
+
+    async def _handle(self, records: Sequence[Record]) -> None:
+        assignment = self.assignment
+        assignment.deliver(records)
+        self._handling = self._delivered = True
+        try:
+            results = await self._handler.handle(records)
+            # Revoked meanwhile: the next owner handles them.
+            if self.assignment is assignment:
+                await self._send(assignment, records, results)
+        finally:
+            self._handling = False
+            self._changed.set()
+
+    async def _send(
+        self,
+        assignment: _Assignment,
+        records: Sequence[Record],
+        results: Sequence[tuple[Record, Sequence[Outgoing]]],
+    ) -> None:
+        waiting = {(record.topic, record.partition, record.offset) for record, outgoing in results if outgoing}
+        for record in records:
+            if (record.topic, record.partition, record.offset) not in waiting:
+                assignment.watermarks[record.tp].done(record.offset)
+        for record, outgoing in results:
+            if not outgoing:
+                continue
+            ticket = _Ticket(assignment.watermarks[record.tp], record.offset, len(outgoing))
+            acknowledged = partial(self._acknowledged, ticket)
+            for out in outgoing:
+                (await self._producer.send(out)).add_done_callback(acknowledged)
+
+    def _acknowledged(self, ticket: _Ticket, sent: "Future[Appended]") -> None:
+        # A failed one is never passed; `producer.dead` ends the stream.
+        if not sent.cancelled() and sent.exception() is None and ticket.punch():
+            self._changed.set()
+
+    async def _drain(self) -> None:
+        """Waits for what is being handled and for acknowledgements, 2 s at most."""
+        deadline = self._loop.time() + DRAIN_S
+        while self._handling or self.assignment.unfinished:
+            left = deadline - self._loop.time()
+            if left <= 0:
+                return
+            await self._until_changed(left)
+
+    async def _until_changed(self, timeout_s: float) -> None:
+        self._changed.clear()
+        await _wait(self._changed.wait(), timeout_s)
+
+    async def _commit_on_time(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.commit_interval_s)
+            await self._commit()
+
+    async def _commit(self) -> None:
+        assignment, metadata = self.assignment, self._settings.metadata
+        offsets = assignment.committable()
+        if not offsets:
+            return
+        commits = {tp: Commit(offset, metadata(tp, offset) if metadata else "") for tp, offset in offsets.items()}
+        if await self.consumer.commit(commits):
+            for tp, offset in offsets.items():
+                assignment.committed[tp] = max(offset, assignment.committed.get(tp, -1))
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            if self._polling_since is not None and self._loop.time() - self._polling_since > POLL_STALL_S:
+                raise StalledError(f"a poll has not returned for {POLL_STALL_S:.0f} s")
+            idle, self._delivered = not self._delivered and not self._handling, False
+            self._behind_s = self._behind_s + WATCH_S if idle and await self._is_behind() else 0.0
+            if self._behind_s > DELIVERY_STALL_S:
+                raise StalledError(f"records exist, but none was delivered for {DELIVERY_STALL_S:.0f} s")
+
+    async def _is_behind(self) -> bool:
+        """Whether records exist that could be polled. An unreachable broker is no reason to replace the consumer."""
+        if self.assignment.unfinished >= self._settings.max_unacknowledged:
+            return False
+        partitions = self.consumer.assignment()
+        try:
+            positions = await self.consumer.positions(partitions)
+            ends = await self.consumer.end_offsets(positions)
+        except KafkaError:
+            return False
+        return any(ends[tp] > position for tp, position in positions.items())
+
+
+def _raise_first(finished: Iterable["Future[None]"]) -> None:
+    for future in finished:
+        if future.done():
+            future.result()
+
+
+async def _cancel(tasks: "Sequence[Future[Any]]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _wait(event: Coroutine[Any, Any, Any], timeout_s: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event
+    except TimeoutError:
+        pass

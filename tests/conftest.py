@@ -1,0 +1,56 @@
+"""One real Kafka and one real Valkey for the whole run, started by the first test that asks for them.
+
+Set HEADWAY_TEST_KAFKA=host:port to test against a broker of your own: every test uses fresh names on it.
+"""
+
+import os
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from headway.plane.kafka import EmbeddedKafka
+from headway.plane.ports import free_ports
+from headway.plane.valkey import EmbeddedValkey
+from services.chassis.kafka.connection import Connection
+
+
+@pytest.fixture(scope="session")
+async def kafka_bootstrap() -> AsyncIterator[str]:
+    """host:port of the broker."""
+    if external := os.environ.get("HEADWAY_TEST_KAFKA"):
+        yield external
+        return
+    with TemporaryDirectory(prefix="headway-kafka-", ignore_cleanup_errors=True) as folder:
+        kafka = EmbeddedKafka(Path(folder), free_ports(1)[0])
+        await kafka.start(print)
+        try:
+            yield kafka.bootstrap
+        finally:
+            await kafka.stop()
+
+
+@pytest.fixture(scope="session")
+async def redis_url() -> AsyncIterator[str]:
+    """URL of the store. Tests share it: they use keys of their own."""
+    with TemporaryDirectory(prefix="headway-valkey-") as folder:
+        valkey = EmbeddedValkey(Path(folder), free_ports(1)[0])
+        await valkey.start(print)
+        try:
+            yield valkey.url
+        finally:
+            await valkey.stop()
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    """Fresh for each test: no test sees another one's topics or groups."""
+    return f"t{uuid.uuid4().hex[:12]}."
+
+
+@pytest.fixture
+def connection(kafka_bootstrap: str, topic_prefix: str) -> Connection:
+    """How to reach the broker, under names of this test's own."""
+    return Connection(kafka_bootstrap, topic_prefix=topic_prefix, group_prefix=topic_prefix, client_id="test")
