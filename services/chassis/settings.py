@@ -85,7 +85,9 @@ def _one_line(cls: type[Settings], error: ValidationError, config: Path | None) 
     variable = f"{cls.model_config['env_prefix']}{name}".upper()
     if config is not None and not os.environ.get(variable):
         variable = f"{config / FILE}: {cls.section()}.{name}"
-    return f"{variable}: {first['msg']}"
+    if first["type"] == "extra_forbidden":
+        return f"{variable}: no such setting; there are {', '.join(cls.model_fields)}"
+    return f"{variable}: {first['msg'].removeprefix('Value error, ')}"
 
 
 def secret(name: str) -> str | None:
@@ -158,4 +160,4 @@ class ServiceSettings(Settings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     metrics_host: str = Field(default="127.0.0.1", description="Address of /metrics, /healthz and /readyz.")
     metrics_port: int = Field(default=0, ge=0, le=65_535, description="0: any free port.")
-    drain_timeout_s: float = Field(default=5.0, gt=0, le=600, description="From SIGTERM to the end.")
+    drain_timeout_s: float = Field(default=4.0, gt=0, le=600, description="From SIGTERM until the rest is given up.")
