@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from schemas.base import Json
 from schemas.errors import ErrorCode
@@ -39,7 +39,7 @@ class Result:
 class EngineError(Exception):
     """A call that was not answered. The message is safe to show: no prompts, outputs or keys."""
 
-    code: ClassVar[ErrorCode] = ErrorCode.INTERNAL
+    code: ErrorCode = ErrorCode.INTERNAL
     retryable: bool = False
     """Whether another attempt may help."""
     shed: bool = False
