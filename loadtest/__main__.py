@@ -1,0 +1,77 @@
+"""`python -m loadtest SCENARIO`: runs one scenario, prints a table, and writes `--json`."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from headway.plane.errors import PlaneError
+from loadtest.context import Context
+from loadtest.generator import Load
+from loadtest.measure import machine
+from loadtest.plane import plane
+from loadtest.scenarios import fanout, floor
+from schemas.durations import parse_duration_ms
+
+SCENARIOS: dict[str, Callable[[Context], Awaitable[dict[str, Any]]]] = {"floor": floor.run, "fanout": fanout.run}
+
+out = Console()
+told = Console(stderr=True)
+
+
+def main(
+    scenario: Annotated[str, typer.Argument(help=f"One of: {', '.join(SCENARIOS)}.")],
+    rate: Annotated[float | None, typer.Option(min=0.1, max=100_000, help="Arrivals a second (open loop).")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, max=10_000, help="Callers (closed loop).")] = 1,
+    duration: Annotated[str, typer.Option(help="How long, like 20s.")] = "20s",
+    seed: Annotated[int, typer.Option(help="Of the arrivals.")] = 0,
+    home: Annotated[Path | None, typer.Option(help="Home of a plane that is up; else one is started.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the figures.")] = None,
+) -> None:
+    """Example: python -m loadtest fanout --concurrency 64 --duration 20s --json out.json"""
+    if scenario not in SCENARIOS:
+        raise typer.BadParameter(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
+    try:
+        load = Load(parse_duration_ms(duration) / 1_000, rate, concurrency, seed)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    try:
+        figures = asyncio.run(_run(scenario, load, home))
+    except PlaneError as error:
+        told.print(f"loadtest: {error}", style="red", markup=False)
+        raise typer.Exit(1) from None
+    _show(figures)
+    if json_file is not None:
+        json_file.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+async def _run(scenario: str, load: Load, home: Path | None) -> dict[str, Any]:
+    async with plane(home) as endpoints:
+        figures = await SCENARIOS[scenario](Context(load, endpoints, lambda text: told.print(text, markup=False)))
+    settings = {"rate_per_s": load.rate_per_s, "concurrency": load.concurrency if load.rate_per_s is None else None}
+    return {"scenario": scenario, "machine": machine(), **settings, **figures}
+
+
+def _show(figures: dict[str, Any]) -> None:
+    table = Table(title=str(figures["scenario"]))
+    table.add_column("figure")
+    table.add_column("value", justify="right")
+    for name, value in _flat("", figures):
+        table.add_row(name, str(value))
+    out.print(table)
+
+
+def _flat(prefix: str, figures: dict[str, Any]) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for name, value in figures.items():
+        rows.extend(_flat(f"{prefix}{name}.", value) if isinstance(value, dict) else [(f"{prefix}{name}", value)])
+    return rows
+
+
+if __name__ == "__main__":
+    typer.run(main)
