@@ -53,7 +53,13 @@ def say(text: str) -> None:
 
 def print_json(value: object) -> None:
     """One JSON document on stdout, in ASCII: harmless on a terminal too."""
-    print(json.dumps(value, indent=2, default=str))
+    print(json.dumps(value, indent=2, default=_plain))
+
+
+def _plain(value: object) -> object:
+    """Of what JSON does not know: a model's fields, and the words of anything else."""
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if dump else str(value)
 
 
 def print_rows(rows: "Sequence[DataclassInstance]", *, as_json: bool, empty: str) -> None:

@@ -1,0 +1,70 @@
+"""`headway submit`: one request to a pipeline, and its response."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headway.cli.inputs import milliseconds, read_object
+from headway.cli.options import DEFAULT_HOME, AsJson, Home, example
+from headway.cli.output import say
+from headway.cli.reach import client, complete, reach
+
+if TYPE_CHECKING:
+    from headway.client import RequestOptions
+    from schemas.responses import InferenceResponse
+    from services.chassis.kafka.connection import Connection
+
+app = typer.Typer()
+
+WAIT_S = 120.0
+"""How long a request without a deadline of its own is waited for."""
+GRACE_S = 15.0
+"""A run ends by its deadline + 15 s."""
+
+
+@app.command(epilog=example("""headway submit ask --input '{"question": "What does a lambda evaluate to?"}'"""))
+def submit(
+    pipeline: Annotated[str, typer.Argument(help="Its name, or name@version.")],
+    *,
+    given: Annotated[str, typer.Option("--input", help="JSON, @FILE, or - for standard input.")],
+    priority: Annotated[
+        Literal["interactive", "standard", "batch"] | None, typer.Option(help="Default: the pipeline's.")
+    ] = None,
+    deadline: Annotated[str | None, typer.Option(help="Like 30s. Default: the pipeline's.")] = None,
+    session: Annotated[str | None, typer.Option(help="Requests of one session share a prefix cache.")] = None,
+    request_id: Annotated[str | None, typer.Option(help="The same id and content is the same run.")] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the response.")] = True,
+    home: Home = DEFAULT_HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Publish a request and wait for its response.
+
+    Exits 0 when the run succeeded, 3 when it is partial, 4 when it failed, was blocked or cancelled, or expired.
+    """
+    from headway.cli.answers import exit_code, show
+
+    value = read_object(given)
+    deadline_ms = milliseconds(deadline, "--deadline")
+    options: dict[str, Any] = {"request_id": request_id, "priority": priority, "session": session}
+    options["deadline_s"] = None if deadline_ms is None else deadline_ms / 1000
+    chosen: RequestOptions = {name: found for name, found in options.items() if found is not None}  # type: ignore[assignment]
+    response = complete(_submit(reach(home), pipeline, value, chosen, wait=wait))
+    if response is not None:
+        show(response, as_json=as_json)
+        raise typer.Exit(exit_code(response))
+
+
+async def _submit(
+    broker: Connection, pipeline: str, value: dict[str, Any], options: RequestOptions, *, wait: bool
+) -> InferenceResponse | None:
+    """None when nobody waits: the request's id has been printed."""
+    async with client(broker) as headway:
+        submission = await headway.submit(pipeline, value, **options)
+        if not wait:
+            print(submission.request_id)
+            return None
+        say(f"request {submission.request_id}")
+        deadline_s = options.get("deadline_s")
+        return await headway.wait(submission.request_id, WAIT_S if deadline_s is None else deadline_s + GRACE_S)

@@ -1,0 +1,95 @@
+"""Reads topics as they stand: without a group, so that looking changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as Target
+from aiokafka.errors import KafkaError as ClientError
+from aiokafka.structs import ConsumerRecord
+
+from services.chassis.kafka.connection import Connection
+from services.chassis.kafka.types import KafkaError, Record
+
+CONNECT_TIMEOUT_S = 10.0
+STALL_TIMEOUT_S = 15.0
+"""A broker that answers nothing for so long while records are missing is gone."""
+POLL_MS = 200
+
+
+class Logs:
+    """One connection; read one thing at a time."""
+
+    def __init__(self, client: AIOKafkaConsumer, broker: Connection) -> None:
+        self._client = client
+        self._broker = broker
+
+    async def partitions(self, topic: str) -> list[int]:
+        """Of a logical topic, ascending; empty when it does not exist."""
+        name = self._broker.topic(topic)
+        if name not in await self._client.topics():
+            return []
+        return sorted(self._client.partitions_for_topic(name) or ())
+
+    async def spans(self, topic: str, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
+        """The first offset and the end, by partition."""
+        targets = [Target(self._broker.topic(topic), partition) for partition in partitions]
+        if not targets:
+            return {}
+        begins, ends = await self._client.beginning_offsets(targets), await self._client.end_offsets(targets)
+        return {target.partition: (begins[target], ends[target]) for target in targets}
+
+    async def read(
+        self, topic: str, partitions: Collection[int], *, since: Mapping[int, int] | None = None, follow: bool = False
+    ) -> AsyncIterator[Record]:
+        """Records from `since` (default: the first kept) to the end as it is now; with `follow`, on and on."""
+        spans = await self.spans(topic, partitions)
+        targets = {Target(self._broker.topic(topic), partition): partition for partition in spans}
+        self._client.assign(list(targets))
+        for target, partition in targets.items():
+            self._client.seek(target, max(spans[partition][0], (since or {}).get(partition, 0)))
+        unread = await self._unread(targets, spans)
+        while unread or follow:
+            async for record in self._poll(targets if follow else unread, stalled=not follow):
+                if follow or record.offset < spans[record.partition][1]:
+                    yield _record(topic, record)
+            unread = await self._unread(unread, spans)
+
+    async def _unread(self, targets: Mapping[Target, int], spans: Mapping[int, tuple[int, int]]) -> dict[Target, int]:
+        """By position, not by record: a compacted topic ends in gaps."""
+        return {
+            target: partition
+            for target, partition in targets.items()
+            if await self._client.position(target) < spans[partition][1]
+        }
+
+    async def _poll(self, targets: Collection[Target], *, stalled: bool) -> AsyncIterator[ConsumerRecord]:
+        batches = await self._client.getmany(*targets, timeout_ms=STALL_TIMEOUT_S * 1_000 if stalled else POLL_MS)
+        if stalled and not batches:
+            raise KafkaError(f"Kafka at {self._broker.bootstrap_servers} stopped answering")
+        for batch in batches.values():
+            for record in batch:
+                yield record
+
+
+@asynccontextmanager
+async def open_logs(broker: Connection) -> AsyncIterator[Logs]:
+    """Raises KafkaError when no broker answers within 10 s."""
+    client = AIOKafkaConsumer(enable_auto_commit=False, fetch_max_wait_ms=100, **broker.client_settings())
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            await client.start()
+        yield Logs(client, broker)
+    except (ClientError, TimeoutError) as error:
+        raise KafkaError(f"cannot reach Kafka at {broker.bootstrap_servers}: {str(error) or 'no answer'}") from error
+    finally:
+        await client.stop()
+
+
+def _record(topic: str, record: ConsumerRecord) -> Record:
+    return Record(
+        topic, record.partition, record.offset, record.timestamp, record.key, record.value, tuple(record.headers)
+    )
