@@ -69,7 +69,7 @@ def test_a_value_that_is_no_json_is_written_as_text(out: io.StringIO) -> None:
 
 def fail() -> None:
     try:
-        {}["inner"]
+        dict[str, int]()["inner"]
     except KeyError as error:
         raise ValueError("two\nlines") from error
 
