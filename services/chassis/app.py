@@ -50,7 +50,7 @@ DIE_WITH_PARENT = "HEADWAY_DIE_WITH_PARENT"
 """Names the process id of the parent without which this process must not live."""
 
 EXIT_FAILED, EXIT_UNUSABLE = 1, 2
-TEARDOWN_S = 2.0
+TEARDOWN_S = 1.0
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -79,7 +79,9 @@ class App(Generic[S]):
 
     def component(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Runs `work` beside `main`, until `main` has returned. Its failure ends the process."""
-        self._components.append(self._group.create_task(self._guarded(name, work), name=name))
+        task = self._group.create_task(self._guarded(name, work), name=name)
+        task.add_done_callback(lambda _: work.close())  # if it was cancelled before its first step
+        self._components.append(task)
 
     def stop(self) -> None:
         """Asks for the orderly end, and sees to it that there is one. Once is enough."""
