@@ -207,6 +207,8 @@ class FolderBlobStore:
                 aside.rename(file)
                 return False
             aside.unlink()
+        except FileNotFoundError:
+            return False  # another sweep was faster
         except OSError as error:
             log.warning("blob_not_swept", file=file.name, exc_info=error)
             return False
