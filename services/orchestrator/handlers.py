@@ -147,7 +147,11 @@ class Dispatch:
             if queue is not None:
                 by_topic[queue.topic].update(status.committed)
         for topic, committed in by_topic.items():
-            self._outstanding[topic].reported(committed)
+            self.outstanding(topic).reported(committed)
+
+    def outstanding(self, topic: str) -> Outstanding:
+        """The tasks that a task topic holds."""
+        return self._outstanding[topic]
 
     async def _on_record(self, record: Record) -> Sequence[Outgoing]:
         self._clock.observe(record.timestamp)
@@ -183,7 +187,7 @@ class Dispatch:
             wanted = f"{ready.target.model_class}.{ready.target.backend or '*'}"
             message = f"no backend {wanted!r} in the live configuration"
             return self._event(steps.failed(ready, ErrorCode.ENGINE_UNAVAILABLE, message))
-        outstanding = self._outstanding[queue.topic]
+        outstanding = self.outstanding(queue.topic)
         partition = place(queue.lanes.of(ready.priority), ready.session, outstanding.of, self._turn)
         self._turn += 1
         task = steps.task(ready, queue, stored.value, stored.ref)

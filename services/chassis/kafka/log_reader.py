@@ -1,0 +1,52 @@
+"""Reads a topic outside any group: from its start or its last records to its end, and on."""
+
+from collections.abc import Callable, Sequence
+
+from services.chassis.kafka.types import Consumer, RebalanceListener, Record, TopicPartition
+
+MAX_BATCH = 500
+READ_POLL_S = 0.2
+
+
+class LogReader:
+    """Every partition of one topic. It commits nothing, and remembers nothing between two lives."""
+
+    def __init__(self, consumer_factory: Callable[[RebalanceListener], Consumer], *, tail: int | None = None) -> None:
+        """`tail`: begin at most so many records before the end of each partition; None: at the earliest one."""
+        self._consumer = consumer_factory(self)
+        self._tail = tail
+
+    async def start(self) -> None:
+        """Raises KafkaError when there is no broker, or no such topic."""
+        await self._consumer.start()
+        if self._tail is not None:
+            partitions = self._consumer.assignment()
+            begin = await self._consumer.beginning_offsets(partitions)
+            end = await self._consumer.end_offsets(partitions)
+            for tp in partitions:
+                self._consumer.seek(tp, max(begin[tp], end[tp] - self._tail))
+
+    async def stop(self) -> None:
+        """Bounded."""
+        await self._consumer.stop()
+
+    async def read_to_end(self) -> Sequence[Record]:
+        """Every record up to the ends as they are now."""
+        partitions = self._consumer.assignment()
+        end = await self._consumer.end_offsets(partitions)
+        found: list[Record] = []
+        while True:
+            at = await self._consumer.positions(partitions)
+            if all(at.get(tp, 0) >= end[tp] for tp in partitions):
+                return found
+            found += await self._consumer.poll(None, max_records=MAX_BATCH, timeout_s=READ_POLL_S)
+
+    async def follow(self, timeout_s: float) -> Sequence[Record]:
+        """The next records; empty when there are none within the time-out."""
+        return await self._consumer.poll(None, max_records=MAX_BATCH, timeout_s=timeout_s)
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """Nothing is held."""
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        """Positions are sought by `start`."""
