@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 import structlog
@@ -28,19 +28,24 @@ def configure(service: str, instance: str, level: str = "info", stream: TextIO |
     def identify(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
         return {"event": fields.pop("event"), "service": service, "instance": instance, **fields}
 
+    renderer = structlog.dev.ConsoleRenderer() if out.isatty() else _line
+    _shape(level, lambda: structlog.WriteLogger(out), identify, renderer)
+    logging.basicConfig(handlers=[_LibraryHandler()], level=logging.WARNING, force=True)
+
+
+def _shape(level: str, logger: Callable[[], WrappedLogger], first: Processor, last: Processor) -> None:
     structlog.configure(
         processors=[
-            identify,
+            first,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _explain,
-            _renderer(out),
+            last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(out),
+        logger_factory=lambda *_: logger(),
         cache_logger_on_first_use=False,
     )
-    logging.basicConfig(handlers=[_LibraryHandler()], level=logging.WARNING, force=True)
 
 
 def canonical(event: str, **fields: Any) -> None:
@@ -82,12 +87,6 @@ def _frames(error: BaseException) -> Iterator[str]:
         yield from _frames(cause)
 
 
-def _renderer(out: TextIO) -> Processor:
-    if out.isatty():
-        return structlog.dev.ConsoleRenderer()
-    return _line
-
-
 def _line(_logger: WrappedLogger, _method: str, fields: EventDict) -> str:
     """ASCII JSON: no field can break the line, and a lone surrogate cannot break the log."""
     return json.dumps(fields, default=str, separators=(",", ":"))
@@ -107,3 +106,8 @@ class _LibraryHandler(logging.Handler):
             )
         except Exception:
             self.handleError(record)
+
+
+# What is not a service (a command, a test) tells of warnings, on stderr. Without this structlog would print
+# tracebacks with the values of every variable.
+_shape("warning", lambda: structlog.WriteLogger(sys.stderr), structlog.processors.add_log_level, _line)

@@ -17,9 +17,9 @@ from services.chassis.logging import canonical, log
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
     root = stdlib.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers, level, shape = root.handlers[:], root.level, structlog.get_config()
     yield
-    structlog.reset_defaults()
+    structlog.configure(**shape)
     root.handlers[:] = handlers
     root.setLevel(level)
 
@@ -122,6 +122,20 @@ def test_a_librarys_exception_is_told_like_ours(out: io.StringIO) -> None:
     (line,) = lines(out)
     assert (line["level"], line["error"]) == ("error", "ValueError")
     assert line["stack"]
+
+
+def test_what_is_not_a_service_tells_of_warnings_on_stderr_without_the_values_at_hand(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    prompt = "my secret"
+    try:
+        raise OSError(len(prompt))  # noqa: TRY301
+    except OSError as error:
+        log.warning("store_away", exc_info=error)
+        log.info("task_ended")
+    out, err = capsys.readouterr()
+    assert (out, json.loads(err)["event"]) == ("", "store_away")
+    assert "my secret" not in err
 
 
 def test_people_at_a_terminal_get_no_json() -> None:
