@@ -1,16 +1,16 @@
 """The life of a service process: settings, logs, signals, side door, components, and a bounded end.
 
-    def run(config: Path | None = None) -> int:
-        return run_service(OrchestratorSettings, main, config)
+    def main(config: Path | None = None) -> int:
+        return run_service(OrchestratorSettings, serve, config)
 
-    async def main(app: App[OrchestratorSettings]) -> None:   # the composition root
+    async def serve(app: App[OrchestratorSettings]) -> None:   # the composition root
         dispatch = …
         app.readiness.add("dispatch", dispatch.why_not_ready)
         app.component("dispatch", dispatch.run())
         await app.stopping.wait()
         await dispatch.drain()
 
-`main` returns when it has drained; then the components are cancelled. SIGTERM or SIGINT sets `stopping`; past
+`serve` returns when it has drained; then the components are cancelled. SIGTERM or SIGINT sets `stopping`; past
 `drain_timeout_s` all is cancelled, and shortly after that the process ends whatever its threads do. A second signal
 ends it at once. The first component that fails ends the process with code 1 and one line that says why: its
 supervisor starts it again, and the log is the state.
