@@ -29,7 +29,7 @@ def serve(
 
     It finds its broker and store by HEADWAY_… variables.
     """
-    raise typer.Exit(import_module(f"services.{service}.app").run(config))
+    raise typer.Exit(import_module(f"services.{service}.app").main(config))
 
 
 @app.command(epilog=example("headway worker --model-class embedding"))
