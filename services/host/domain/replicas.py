@@ -54,7 +54,7 @@ class Worker:
     @property
     def retry_at(self) -> float:
         """When a worker that is down may be started again."""
-        return self.since + min(LAST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** (self.failures - 1))
+        return self.since + min(LAST_BACKOFF_S, FIRST_BACKOFF_S * (1 << min(self.failures - 1, 8)))
 
 
 class Start(NamedTuple):

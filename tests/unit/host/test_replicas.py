@@ -1,0 +1,235 @@
+"""Which workers are started, replaced and killed: every rule, and what holds whatever happens."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from schemas.models import ModelsFile, Queue, queues
+from services.host.domain.replicas import (
+    KILL_AFTER_S,
+    LAST_BACKOFF_S,
+    PROVEN_S,
+    SILENT_S,
+    Forget,
+    Kill,
+    Replica,
+    Start,
+    State,
+    Stop,
+    Worker,
+    after_exit,
+    decide,
+    desired,
+    version_of,
+)
+
+A, B, C = Replica("llm", 0), Replica("llm", 1), Replica("embedding", 0)
+NOW = 1_000.0
+
+
+def worker(state: State, version: str = "v1", *, since: float = NOW, failures: int = 0) -> Worker:
+    return Worker(state, version, since, NOW, failures)
+
+
+def configured(classes: dict[str, Any]) -> list[Queue]:
+    return list(queues(ModelsFile.model_validate({"model_classes": classes}).model_classes))
+
+
+def model_class(**more: Any) -> dict[str, Any]:
+    return {"backends": [{"name": "local", "engine": {"kind": "simulated"}}], **more}
+
+
+class TestDesired:
+    def test_every_queue_gets_its_minimum_of_replicas(self) -> None:
+        backends = [
+            {"name": "local", "engine": {"kind": "simulated"}, "scaling": {"min_replicas": 2}},
+            {"name": "burst", "engine": {"kind": "simulated"}},
+        ]
+        wanted = desired(configured({"llm": {"backends": backends}}), ())
+        assert [replica.name for replica in wanted] == ["llm-0", "llm-1", "llm.burst-0"]
+
+    def test_a_class_that_may_be_at_zero_gets_none(self) -> None:
+        assert desired(configured({"llm": model_class(scaling={"tier": "zero", "min_replicas": 0})}), ()) == {}
+
+    def test_only_allowed_classes_run_here(self) -> None:
+        found = configured({"llm": model_class(), "embedding": model_class()})
+        assert list(desired(found, ["embedding"])) == [C]
+        assert list(desired(found, ["unknown"])) == []
+
+
+class TestVersion:
+    def test_what_a_worker_is_told_at_its_start_is_in_the_version(self) -> None:
+        (queue,) = configured({"llm": model_class()})
+        assert version_of(queue) == version_of(queue.model_copy())
+        assert version_of(queue) != version_of(queue.model_copy(update={"slots": 9}))
+
+    def test_a_price_or_a_replica_count_restarts_nobody(self) -> None:
+        (cheap,) = configured({"llm": model_class(scaling={"min_replicas": 1})})
+        (dear,) = configured({"llm": model_class(scaling={"min_replicas": 2})})
+        price = cheap.price.model_copy(update={"call_usd": 9.0})
+        assert version_of(cheap) == version_of(dear.model_copy(update={"price": price}))
+
+
+class TestDecide:
+    def test_what_is_wanted_and_absent_is_started(self) -> None:
+        assert decide({A: "v1", C: "v1"}, {}, NOW) == [Start(A, "v1"), Start(C, "v1")]
+
+    def test_what_runs_as_wanted_is_left_alone(self) -> None:
+        assert decide({A: "v1", B: "v1"}, {A: worker("ready"), B: worker("starting")}, NOW) == []
+
+    @pytest.mark.parametrize("state", ["starting", "ready"])
+    def test_what_runs_and_is_not_wanted_is_stopped(self, state: State) -> None:
+        assert decide({}, {A: worker(state)}, NOW) == [Stop(A)]
+
+    def test_what_is_down_and_not_wanted_is_forgotten(self) -> None:
+        assert decide({}, {A: worker("down", failures=3)}, NOW) == [Forget(A)]
+
+    def test_what_is_stopping_is_waited_for_and_then_killed(self) -> None:
+        stopping = worker("stopping")
+        for wanted in ({}, {A: "v1"}, {A: "v2"}):
+            assert decide(wanted, {A: stopping}, NOW + KILL_AFTER_S - 0.01) == []
+            assert decide(wanted, {A: stopping}, NOW + KILL_AFTER_S) == [Kill(A)]
+
+    @pytest.mark.parametrize("state", ["starting", "ready"])
+    def test_what_no_longer_answers_is_killed(self, state: State) -> None:
+        assert decide({A: "v1"}, {A: worker(state)}, NOW + SILENT_S - 0.01) == []
+        assert decide({A: "v1"}, {A: worker(state)}, NOW + SILENT_S) == [Kill(A)]
+
+    def test_what_failed_is_started_again_after_a_growing_wait(self) -> None:
+        for failures, wait_s in ((1, 0.5), (2, 1.0), (3, 2.0), (6, LAST_BACKOFF_S), (60, LAST_BACKOFF_S)):
+            down = {A: worker("down", failures=failures)}
+            assert decide({A: "v1"}, down, NOW + wait_s - 0.01) == []
+            assert decide({A: "v1"}, down, NOW + wait_s) == [Start(A, "v1")]
+
+    def test_a_new_version_of_what_failed_is_tried_at_once(self) -> None:
+        assert decide({A: "v2"}, {A: worker("down", failures=9)}, NOW) == [Start(A, "v2")]
+
+    def test_an_outdated_worker_that_never_got_ready_is_replaced_at_once(self) -> None:
+        assert decide({A: "v2", B: "v2"}, {A: worker("starting"), B: worker("ready", "v2")}, NOW) == [Stop(A)]
+
+    def test_outdated_workers_are_replaced_one_at_a_time(self) -> None:
+        workers = {A: worker("ready"), B: worker("ready"), C: worker("ready")}
+        wanted = {A: "v2", B: "v2", C: "v2"}
+        assert decide(wanted, workers, NOW) == [Stop(A)]
+        workers[A] = worker("stopping")
+        assert decide(wanted, workers, NOW) == []
+        del workers[A]
+        assert decide(wanted, workers, NOW) == [Start(A, "v2")]
+        workers[A] = worker("starting", "v2")
+        assert decide(wanted, workers, NOW) == []
+        workers[A] = worker("ready", "v2")
+        assert decide(wanted, workers, NOW) == [Stop(B)]
+
+    def test_a_class_that_has_lost_a_worker_keeps_the_others_it_has(self) -> None:
+        workers = {A: worker("down", "v2", failures=5), B: worker("ready")}
+        assert decide({A: "v2", B: "v2"}, workers, NOW) == []
+
+    def test_a_class_that_fails_does_not_keep_another_from_its_new_version(self) -> None:
+        workers = {A: worker("down", failures=5), C: worker("ready")}
+        assert decide({A: "v1", C: "v2"}, workers, NOW) == [Stop(C)]
+
+
+class TestExit:
+    def test_what_was_asked_to_end_leaves_nothing(self) -> None:
+        assert after_exit(worker("stopping"), NOW) is None
+
+    @pytest.mark.parametrize("state", ["starting", "ready"])
+    def test_what_ends_unasked_has_failed(self, state: State) -> None:
+        left = after_exit(worker(state, failures=2), NOW + 1)
+        assert left is not None
+        assert (left.state, left.failures, left.retry_at) == ("down", 3, NOW + 1 + 2.0)
+
+    def test_what_had_lived_long_has_failed_for_the_first_time(self) -> None:
+        left = after_exit(worker("ready", failures=9), NOW + PROVEN_S)
+        assert left is not None
+        assert left.failures == 1
+
+
+VERSIONS = st.sampled_from(["v1", "v2", "v3"])
+
+
+class Host(RuleBasedStateMachine):
+    """Workers that get ready, die and hang at any time, under configurations that change at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.wanted: dict[Replica, str] = {}
+        self.workers: dict[Replica, Worker] = {}
+
+    @rule(wanted=st.dictionaries(st.sampled_from([A, B, C]), VERSIONS))
+    def configure(self, wanted: dict[Replica, str]) -> None:
+        self.wanted = wanted
+
+    @rule(seconds=st.floats(0, 20))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.workers = {
+            replica: replace(worker, heard_at=self.now) if worker.is_live else worker
+            for replica, worker in self.workers.items()
+        }
+
+    @rule(data=st.data())
+    def get_ready(self, data: st.DataObject) -> None:
+        starting = [replica for replica, worker in self.workers.items() if worker.state == "starting"]
+        if starting:
+            replica = data.draw(st.sampled_from(starting))
+            self.workers[replica] = replace(self.workers[replica], state="ready")
+
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        running = [replica for replica, worker in self.workers.items() if worker.state != "down"]
+        if running:
+            self._exit(data.draw(st.sampled_from(running)))
+
+    @rule()
+    def act(self) -> None:
+        before = dict(self.workers)
+        stopped = 0
+        for action in decide(self.wanted, self.workers, self.now):
+            if isinstance(action, Start):
+                assert action.replica not in before or before[action.replica].state == "down", "two at one place"
+                failures = before[action.replica].failures if action.replica in before else 0
+                self.workers[action.replica] = Worker("starting", action.version, self.now, self.now, failures)
+            elif isinstance(action, Stop):
+                stopped += before[action.replica].state == "ready" and action.replica in self.wanted
+                self.workers[action.replica] = replace(before[action.replica], state="stopping", since=self.now)
+            elif isinstance(action, Kill):
+                self._exit(action.replica)
+            else:
+                del self.workers[action.replica]
+        assert stopped <= 1, "more than one serving worker was taken away at once"
+
+    def _exit(self, replica: Replica) -> None:
+        left = after_exit(self.workers.pop(replica), self.now)
+        if left is not None:
+            self.workers[replica] = left
+
+    @invariant()
+    def it_settles_once_workers_behave(self) -> None:
+        """From any state, workers that start and stop as they should end up as configured, in bounded time."""
+        copy = Host()
+        copy.now, copy.wanted, copy.workers = self.now, self.wanted, dict(self.workers)
+        for _ in range(60):
+            copy.act()
+            copy.now += 1
+            for replica, worker in list(copy.workers.items()):
+                if worker.state == "stopping":
+                    copy._exit(replica)
+                elif worker.is_live:
+                    copy.workers[replica] = replace(worker, state="ready", heard_at=copy.now)
+        assert {replica: worker.version for replica, worker in copy.workers.items()} == copy.wanted
+        assert all(worker.state == "ready" for worker in copy.workers.values())
+
+
+TestHost = Host.TestCase
+TestHost.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+@given(st.floats(0, 1e6), st.integers(1, 10_000))
+def test_a_wait_is_never_longer_than_its_bound(since: float, failures: int) -> None:
+    assert worker("down", since=since, failures=failures).retry_at <= since + LAST_BACKOFF_S
