@@ -1,6 +1,6 @@
 """Tasks that another worker holds, waiting outside the slots until its lease ends."""
 
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Parking(Generic[T]):
         """Seconds until the next one; None when it is empty."""
         return max(0.0, self._heap[0][0] - now_s) if self._heap else None
 
-    def remove(self, tasks: set[T]) -> None:
-        """Forgets these."""
-        self._heap = [entry for entry in self._heap if entry[2] not in tasks]
-        heapify(self._heap)
+    def clear(self) -> list[T]:
+        """Everyone, given up."""
+        given_up, self._heap = [task for _, _, task in self._heap], []
+        return given_up

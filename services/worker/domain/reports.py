@@ -1,9 +1,8 @@
 """What a worker says about an attempt: the events it appends."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from schemas import headers
+from schemas import ids
 from schemas.base import LogTime, Output
 from schemas.errors import ErrorCode, ErrorDetail
 from schemas.events import StepCompleted, StepFailed
@@ -12,6 +11,7 @@ from schemas.usage import TokenUsage
 from services.worker.domain.costs import cost_usd
 
 MAX_MESSAGE = 500
+MAX_TENANT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,38 +19,45 @@ class Effort:
     """What an attempt took. Times are milliseconds; `task_at` is the log's, the others are durations."""
 
     task_at: LogTime
-    queue_ms: float = 0.0
-    cold_ms: float = 0.0
-    service_ms: float = 0.0
-    usage: TokenUsage = field(default_factory=TokenUsage)
+    queue_ms: float
+    """From the task's record to the engine, its cold part included."""
+    cold_ms: float
+    """The part of the queue in which the engine was not ready yet."""
+    service_ms: float
+    usage: TokenUsage
 
 
-def waited(task_at: LogTime, started_at: LogTime, ready_at: LogTime) -> Effort:
-    """The time before the engine: in the queue, and the part of it in which the engine was still cold."""
+NO_TOKENS = TokenUsage()
+
+
+def effort(
+    task_at: LogTime, started_at: LogTime, ready_at: LogTime, service_ms: float = 0.0, usage: TokenUsage = NO_TOKENS
+) -> Effort:
+    """From three moments of the log: the task's record, its start, and when the engine became ready."""
     queue_ms = max(0, started_at - task_at)
-    return Effort(task_at, queue_ms=queue_ms, cold_ms=min(max(0, ready_at - task_at), queue_ms))
+    return Effort(task_at, queue_ms, min(max(0, ready_at - task_at), queue_ms), service_ms, usage)
 
 
-def completed(task: InferenceTask, effort: Effort, output: Output, slots: int) -> StepCompleted:
+def completed(task: InferenceTask, took: Effort, output: Output, slots: int) -> StepCompleted:
     """The attempt's answer."""
     return StepCompleted(
         run_id=task.run_id, tenant=task.tenant, traceparent=task.traceparent,
         step=task.step, attempt=task.attempt, fallback=task.fallback,
         model_class=task.model_class, backend=task.backend,
-        task_at=effort.task_at, service_ms=effort.service_ms, cold_ms=effort.cold_ms,
-        usage=effort.usage, cost_usd=cost_usd(task.price, effort.usage, effort.service_ms, slots),
+        task_at=took.task_at, service_ms=took.service_ms, cold_ms=took.cold_ms,
+        usage=took.usage, cost_usd=cost_usd(task.price, took.usage, took.service_ms, slots),
         output=output,
     )  # fmt: skip
 
 
-def failed(task: InferenceTask, effort: Effort, error: ErrorDetail, slots: int) -> StepFailed:
+def failed(task: InferenceTask, took: Effort, error: ErrorDetail, slots: int) -> StepFailed:
     """Why the attempt has no answer. What the engine spent on it is paid all the same."""
     return StepFailed(
         run_id=task.run_id, tenant=task.tenant, traceparent=task.traceparent,
         step=task.step, attempt=task.attempt, fallback=task.fallback,
         model_class=task.model_class, backend=task.backend,
-        task_at=effort.task_at, service_ms=effort.service_ms, cold_ms=effort.cold_ms,
-        usage=effort.usage, cost_usd=_spent(task, effort, slots),
+        task_at=took.task_at, service_ms=took.service_ms, cold_ms=took.cold_ms,
+        usage=took.usage, cost_usd=_spent(task, took, slots),
         error=error,
     )  # fmt: skip
 
@@ -60,21 +67,18 @@ def error_detail(step: str, code: ErrorCode, message: str, *, retryable: bool = 
     return ErrorDetail(code=code, message=" ".join(message.split())[:MAX_MESSAGE], step=step, retryable=retryable)
 
 
-def undecodable(found: Mapping[str, str], task_at: LogTime, reason: str) -> StepFailed | None:
+def undecodable(task_id: str | None, tenant: str | None, task_at: LogTime, why: str) -> StepFailed | None:
     """The failure of a task that cannot be read, from its headers; None when they do not name it either."""
-    run_and_step, _, attempt = found.get(headers.TASK_ID, "").rpartition("#")
-    run_id, _, step = run_and_step.partition("/")
-    tenant = found.get(headers.TENANT, "")
-    if not (run_id and step and tenant and attempt.isascii() and attempt.isdigit() and len(attempt) <= 9):
+    try:
+        run_id, step, attempt = ids.parse_task_id(task_id or "")
+    except ValueError:
         return None
-    if int(attempt) < 1:
+    if not tenant or len(tenant) > MAX_TENANT:
         return None
-    return StepFailed(
-        run_id=run_id, tenant=tenant, step=step, attempt=int(attempt), task_at=task_at,
-        error=error_detail(step, ErrorCode.INTERNAL, f"the task cannot be read: {reason}"),
-    )  # fmt: skip
+    error = error_detail(step, ErrorCode.INTERNAL, f"the task cannot be read: {why}")
+    return StepFailed(run_id=run_id, tenant=tenant, step=step, attempt=attempt, task_at=task_at, error=error)
 
 
-def _spent(task: InferenceTask, effort: Effort, slots: int) -> float:
+def _spent(task: InferenceTask, took: Effort, slots: int) -> float:
     """A task that never reached the engine costs nothing, not even the call."""
-    return cost_usd(task.price, effort.usage, effort.service_ms, slots) if effort.service_ms else 0.0
+    return cost_usd(task.price, took.usage, took.service_ms, slots) if took.service_ms else 0.0

@@ -44,11 +44,11 @@ class ParkingModel(RuleBasedStateMachine):
         else:
             assert task == self.parking.pop() == self.model.pop(0)[1]
 
-    @rule(tasks=st.sets(st.integers(1, 30)))
-    def remove(self, tasks: set[int]) -> None:
-        self.parking.remove(tasks)
-        self.model = [entry for entry in self.model if entry[1] not in tasks]
-        assert len(self.parking) == len(self.model)
+    @rule()
+    def clear(self) -> None:
+        assert sorted(self.parking.clear()) == sorted(task for _, task in self.model)
+        assert len(self.parking) == 0
+        self.model = []
 
 
 ParkingModel.TestCase.settings = settings(max_examples=50)

@@ -1,0 +1,213 @@
+"""The tasks on this worker: entered into slots, claimed, run in batches beside the loop, reported, and closed."""
+
+import asyncio
+import time
+from asyncio import Future, Task
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from schemas.base import Priority
+from schemas.models import Queue
+from schemas.tasks import InferenceTask
+from services.chassis.kafka.types import Record
+from services.chassis.logging import reason
+from services.worker.domain.batches import MicroBatcher
+from services.worker.domain.engine import DeadlineExceeded
+from services.worker.domain.parking import Parking
+from services.worker.domain.ports import Answer, Verdict
+from services.worker.domain.slots import Slots
+from services.worker.ended_runs import EndedRuns
+from services.worker.handlers import Attempt, TaskHandler
+
+MAX_UNFINISHED = 500
+"""Tasks held beyond the slots: parked, being refused, or waiting for an acknowledgement."""
+LEASE_SLACK_S = 0.05
+PARK_S = 1.0
+"""A parked task is asked for again this often: its holder may have ended, or given it up."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """An attempt, and what must be told when it ends."""
+
+    attempt: Attempt
+    passed: list[Callable[[], None]]
+    """Lets the watermark pass: one for each delivery, for a task may be delivered again while it runs."""
+    in_slot: bool = False
+
+
+class Desk:
+    """One queue's tasks between their delivery and the end of their work."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        handler: TaskHandler,
+        *,
+        slots: Slots,
+        ended: EndedRuns,
+        max_batch: int,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`max_batch`: calls the engine gains from taking together."""
+        self._handler = handler
+        self._slots = slots
+        self._ended = ended
+        self._monotonic = monotonic
+        self._batcher = MicroBatcher[Entry](min(queue.batch.max_size, max_batch), queue.batch.max_wait / 1_000)
+        self._parking = Parking[Entry]()
+        self._entries: dict[str, Entry] = {}
+        self._by_run: defaultdict[str, list[Entry]] = defaultdict(list)
+        self._work: set[Task[None]] = set()
+        self._letters = 0
+        self._flying = 0
+        self.changed = asyncio.Event()
+        """A slot was given back, or something ended."""
+        self.failed: Future[None] = asyncio.get_running_loop().create_future()
+        """Fails when the process must end: a result could not be appended."""
+        ended.listen(self._end_run)
+
+    @property
+    def room(self) -> int:
+        """How many more tasks may be received."""
+        return max(0, MAX_UNFINISHED + self._slots.total - len(self._entries) - self._letters)
+
+    @property
+    def due_in(self) -> float:
+        """Seconds until something here must be done; infinite when nothing waits."""
+        now = self._monotonic()
+        waits = (self._batcher.due_in(now), self._parking.due_in(now))
+        return min((wait for wait in waits if wait is not None), default=float("inf"))
+
+    def receive(self, record: Record, lane: Priority, passed: Callable[[], None]) -> None:
+        """A record was polled: `passed` is called when its work has ended."""
+        try:
+            task = InferenceTask.model_validate_json(record.value or b"")
+        except ValidationError as error:
+            self._letters += 1
+            self._spawn(self._dead_letter(record, lane, reason(error), passed))
+            return
+        known = self._entries.get(task.task_id)
+        if known is not None:
+            known.passed.append(passed)
+            return
+        entry = Entry(Attempt(task, record.timestamp, lane), [passed])
+        self._entries[task.task_id] = entry
+        self._by_run[task.run_id].append(entry)
+        self._enter(entry)
+
+    def enter_parked(self) -> None:
+        """Tasks whose holder's lease has ended come back, as far as slots are free."""
+        now = self._monotonic()
+        while (entry := self._parking.peek(now)) and self._slots.free(entry.attempt.lane):
+            self._enter(self._parking.pop())
+
+    def start(self) -> None:
+        """Starts every batch that should not wait."""
+        while batch := self._batcher.next(self._monotonic(), idle=not self._flying):
+            self._flying += 1
+            self._spawn(self._process(batch))
+
+    def give_up_waiting(self) -> None:
+        """Lets go of what has not begun: its next owner begins it."""
+        for entry in [*self._batcher.clear(), *self._parking.clear()]:
+            self._leave_slot(entry)
+            self._forget(entry)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Waits until everything under way has ended, but no longer."""
+        if self._work:
+            await asyncio.wait(self._work, timeout=timeout_s)
+
+    async def abandon(self) -> None:
+        """Stops everything under way; nothing is said about it."""
+        for task in self._work:
+            task.cancel()
+        await self.drain(1.0)
+
+    def _enter(self, entry: Entry) -> None:
+        attempt = entry.attempt
+        if attempt.over or attempt.task.run_id in self._ended:
+            self._handler.drop(attempt, "dropped")
+            self._close(entry)
+        elif self._handler.left_s(attempt) <= 0:
+            self._spawn(self._refuse(entry))
+        else:
+            self._slots.take(attempt.lane)
+            entry.in_slot = True
+            self._batcher.add(entry, self._monotonic())
+
+    async def _process(self, batch: Sequence[Entry]) -> None:
+        try:
+            answers = await self._handler.claim([entry.attempt for entry in batch])
+            mine = [entry for entry, answer in zip(batch, answers, strict=True) if self._may_run(entry, answer)]
+            reports = await self._handler.execute([entry.attempt for entry in mine]) if mine else []
+        finally:
+            self._flying -= 1
+            for entry in batch:
+                self._leave_slot(entry)
+        await self._handler.publish(reports)
+        for entry in mine:
+            self._close(entry)
+
+    def _may_run(self, entry: Entry, answer: Answer) -> bool:
+        """Otherwise it waits outside the slots, or its work is over."""
+        if answer.verdict is Verdict.RUN:
+            return True
+        self._leave_slot(entry)
+        if answer.verdict is Verdict.HELD:
+            wait_s = min(answer.wait_s + LEASE_SLACK_S, PARK_S, self._handler.left_s(entry.attempt))
+            self._parking.park(entry, self._monotonic() + wait_s)
+        else:
+            self._handler.drop(entry.attempt, "repeated" if answer.verdict is Verdict.DONE else "dropped")
+            self._close(entry)
+        return False
+
+    async def _refuse(self, entry: Entry) -> None:
+        late = DeadlineExceeded("the step's time was up before it began")
+        await self._handler.publish([self._handler.refuse(entry.attempt, late)])
+        self._close(entry)
+
+    async def _dead_letter(self, record: Record, lane: Priority, why: str, passed: Callable[[], None]) -> None:
+        await self._handler.dead_letter(record, lane, why)
+        self._letters -= 1
+        passed()
+
+    def _end_run(self, run_id: str) -> None:
+        for entry in self._by_run.get(run_id, ()):
+            entry.attempt.end_run()
+
+    def _close(self, entry: Entry) -> None:
+        self._forget(entry)
+        for passed in entry.passed:
+            passed()
+
+    def _forget(self, entry: Entry) -> None:
+        task = entry.attempt.task
+        del self._entries[task.task_id]
+        of_run = self._by_run[task.run_id]
+        of_run.remove(entry)
+        if not of_run:
+            del self._by_run[task.run_id]
+
+    def _leave_slot(self, entry: Entry) -> None:
+        if entry.in_slot:
+            entry.in_slot = False
+            self._slots.release(entry.attempt.lane)
+            self.changed.set()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._ended_work)
+
+    def _ended_work(self, task: Task[None]) -> None:
+        self._work.discard(task)
+        self.changed.set()
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self.failed.done():
+            self.failed.set_exception(error)

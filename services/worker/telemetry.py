@@ -1,0 +1,102 @@
+"""What one queue tells people: its metrics, and one canonical line per task."""
+
+from typing import Literal
+
+from schemas import metrics as m
+from schemas.base import Priority
+from schemas.errors import DeadLetterReason, ErrorCode
+from schemas.events import StepCompleted, StepFailed
+from schemas.models import Queue
+from schemas.tasks import InferenceTask
+from services.chassis.logging import canonical
+from services.chassis.metrics import Metrics
+from services.worker.domain.reports import Effort
+from services.worker.domain.slots import Slots
+
+Outcome = Literal["succeeded", "failed", "expired", "dropped", "repeated", "undecodable"]
+OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed", "expired", "dropped", "repeated", "undecodable")
+RECENT = 0.1
+"""Weight of the newest task in the mean of service times."""
+
+
+class Telemetry:
+    """Counts, times and lines; every child is made once."""
+
+    def __init__(self, queue: Queue, slots: Slots, metrics: Metrics) -> None:
+        self._queue = queue
+        names = (queue.model_class, queue.backend)
+        tasks = metrics.counter(m.TASKS_TOTAL)
+        self._tasks = {(lane, end): tasks.labels(*names, lane, end) for lane in Priority for end in OUTCOMES}
+        waits = metrics.histogram(m.TASK_QUEUE_SECONDS)
+        self._waits = {lane: waits.labels(*names, lane) for lane in Priority}
+        self._service = metrics.histogram(m.TASK_SERVICE_SECONDS).labels(*names)
+        self._cold_start = metrics.histogram(m.COLD_START_SECONDS).labels(*names, "zero")
+        self._tokens = metrics.counter(m.TOKENS_TOTAL)
+        self._cost = metrics.counter(m.COST_USD_TOTAL)
+        self._dead_letter = metrics.counter(m.DEAD_LETTERS_TOTAL).labels(queue.topic, DeadLetterReason.UNDECODABLE)
+        metrics.gauge(m.SLOTS).labels(*names).set(slots.total)
+        metrics.gauge(m.SLOTS_BUSY).labels(*names).set_function(lambda: slots.busy)
+        self.service_ms: float | None = None
+        """Recent mean of the engine's time for a task."""
+
+    def started(self, seconds: float) -> None:
+        """The engine went from nothing to its first health."""
+        self._cold_start.observe(seconds)
+
+    def ended(self, task: InferenceTask, event: StepCompleted | StepFailed, took: Effort) -> None:
+        """A task's report is in the log."""
+        error = event.error if isinstance(event, StepFailed) else None
+        outcome: Outcome = "succeeded" if error is None else _failure(error.code, took)
+        self._tasks[task.lane, outcome].inc()
+        self._waits[task.lane].observe(took.queue_ms / 1_000)
+        if took.service_ms:
+            self._served(task, event, took)
+        canonical(
+            "task",
+            run_id=task.run_id,
+            step=task.step,
+            attempt=task.attempt,
+            tenant=task.tenant,
+            pipeline=task.pipeline,
+            model_class=task.model_class,
+            backend=task.backend,
+            lane=task.lane,
+            outcome=outcome,
+            code=error.code if error else None,
+            retryable=error.retryable if error else None,
+            queue_ms=took.queue_ms,
+            cold_ms=took.cold_ms,
+            service_ms=round(took.service_ms, 3),
+        )
+
+    def dropped(self, task: InferenceTask, outcome: Literal["dropped", "repeated"]) -> None:
+        """A task was not run, and nothing is said in the log: its run is over, or it was done before."""
+        self._tasks[task.lane, outcome].inc()
+        canonical("task", run_id=task.run_id, step=task.step, attempt=task.attempt, lane=task.lane, outcome=outcome)
+
+    def dead_lettered(self, lane: Priority, partition: int, offset: int, why: str) -> None:
+        """A record that is no task."""
+        self._tasks[lane, "undecodable"].inc()
+        self._dead_letter.inc()
+        canonical("task_dead_lettered", topic=self._queue.topic, partition=partition, offset=offset, why=why)
+
+    def _served(self, task: InferenceTask, event: StepCompleted | StepFailed, took: Effort) -> None:
+        self._service.observe(took.service_ms / 1_000)
+        mean = took.service_ms if self.service_ms is None else self.service_ms
+        self.service_ms = mean + RECENT * (took.service_ms - mean)
+        names = (task.pipeline, task.model_class)
+        if event.cost_usd:
+            self._cost.labels(*names, "busy").inc(event.cost_usd)
+        used = took.usage
+        for kind, count in (
+            ("input", used.input_tokens),
+            ("cached", used.cached_tokens),
+            ("output", used.output_tokens),
+        ):
+            if count:
+                self._tokens.labels(*names, kind).inc(count)
+
+
+def _failure(code: ErrorCode, took: Effort) -> Outcome:
+    """Expired: its time was up before the engine saw it."""
+    return "expired" if code is ErrorCode.DEADLINE_EXCEEDED and not took.service_ms else "failed"
