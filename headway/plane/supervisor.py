@@ -88,8 +88,8 @@ class Plane:
             self._reaper.start()
             self._publish()
             await _together(self._start(self._kafka), self._start(self._valkey))
-            self._watch(self._keep(self._valkey))
             await self._while_kafka_lives(self._start_services())
+            self._supervise()
         except BaseException:
             await self.stop()
             raise
@@ -97,13 +97,12 @@ class Plane:
 
     async def wait(self) -> None:
         """Returns when the plane has been stopped; when Kafka has ended, stops everything and raises PlaneError."""
-        try:
-            await self._raise_when_kafka_ends()
-        except PlaneError:
-            if self._stopping:
-                return
-            await self.stop()
-            raise
+        done, _ = await asyncio.wait(self._background, return_when=asyncio.FIRST_COMPLETED)
+        if self._stopping:
+            return
+        await self.stop()
+        for task in done:  # none ends but by an error
+            task.result()
 
     async def stop(self) -> None:
         """Drains and stops everything, in about 10 s at most; cancelled, it kills what is left.
@@ -143,13 +142,18 @@ class Plane:
     def _servers(self) -> list[Server]:
         return [self._kafka, self._valkey, *self._services]
 
+    def _supervise(self) -> None:
+        work = [
+            self._raise_when_kafka_ends(),
+            *(self._keep(server) for server in (self._valkey, *self._services)),
+            *(self._follow_readiness(service) for service in self._services),
+        ]
+        self._background = [asyncio.create_task(coroutine) for coroutine in work]
+
     async def _start_services(self) -> None:
         if self._setup:
             await self._run_setup(self._setup)
         await _together(*(self._start(service) for service in self._services))
-        for service in self._services:
-            self._watch(self._keep(service))
-            self._watch(self._follow_readiness(service))
 
     async def _run_setup(self, setup: SetupSpec) -> None:
         self._on_progress("setup", "starting", "topics and configuration")
@@ -183,7 +187,7 @@ class Plane:
             started = time.monotonic()
             try:
                 await self._start(server)
-            except PlaneError as error:  # it has been stopped: wait() returns at once
+            except (PlaneError, OSError) as error:  # it does not run: wait() returns at once
                 self._report(server, "restarting", str(error))
 
     async def _follow_readiness(self, service: Service) -> None:
@@ -208,16 +212,14 @@ class Plane:
         log = self._kafka.log
         raise PlaneError(f"Kafka ended with {describe_exit(code)}; the end of {log}:\n{tail(log)}")
 
-    def _watch(self, work: Coroutine[Any, Any, None]) -> None:
-        self._background.append(asyncio.create_task(work))
-
     def _report(self, server: Server, state: State, detail: str) -> None:
         self._ready[server.name] = state == "ready"
         self._publish()
         self._on_progress(server.name, state, detail)
 
     def _publish(self) -> None:
-        write_endpoints(self._home, self.endpoints)
+        with contextlib.suppress(OSError):  # a full disk must end neither the supervision nor the stopping
+            write_endpoints(self._home, self.endpoints)
 
     def _log(self, name: str) -> Path:
         return self._home / "logs" / f"{name}.log"
