@@ -45,7 +45,6 @@ async def serve(app: App[HostSettings]) -> None:
 
         config = ConfigFollower(await _config_log(stack, connection), on_revision)
         publisher = FleetPublisher(producer, app.clock, lambda: _statuses(app, config, workers))
-        await config.start()
         app.component("config", config.run())
         app.component("workers", workers.run())
         app.component("fleet", publisher.run())
@@ -62,7 +61,7 @@ async def _config_log(stack: AsyncExitStack, connection: Connection) -> LogReade
 
 
 def _statuses(app: App[HostSettings], config: ConfigFollower, workers: Workers) -> Sequence[FleetMessage]:
-    return workers.statuses(app.instance, config.revision)
+    return workers.statuses(app.instance, config.live.revision if config.live else None)
 
 
 async def _all_metrics(app: App[HostSettings], workers: Workers) -> bytes:
