@@ -38,6 +38,6 @@ def worker(
     config: Config = None,
 ) -> None:
     """Run one worker for one or more model classes."""
-    from services.worker.app import run
+    from services.worker.app import main
 
-    raise typer.Exit(run(model_class, config))
+    raise typer.Exit(main(model_class, config))
