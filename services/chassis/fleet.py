@@ -11,7 +11,8 @@ from schemas.fleet import FLEET, FleetMessage, FleetStatus, WorkerStatus
 from schemas.topics import FLEET as FLEET_TOPIC
 from services.chassis.clock import LogClock
 from services.chassis.kafka.messages import encode, message_type
-from services.chassis.kafka.types import Outgoing, Producer, Record
+from services.chassis.kafka.types import KafkaError, Outgoing, Producer, ProducerDeadError, Record
+from services.chassis.logging import log
 
 PUBLISH_EVERY_S = 3.0
 EXPIRY_MS = 12_000
@@ -43,9 +44,15 @@ class FleetPublisher:
         self._due = asyncio.Event()
 
     async def run(self) -> None:
+        """Raises ProducerDeadError; what cannot be said now is said again later."""
         while True:
             self._due.clear()
-            await self.publish()
+            try:
+                await self.publish()
+            except ProducerDeadError:
+                raise
+            except KafkaError as error:
+                log.warning("status_not_published", exc_info=error)
             try:
                 async with asyncio.timeout(self._interval_s):
                     await self._due.wait()

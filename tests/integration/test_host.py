@@ -211,4 +211,4 @@ async def test_no_worker_outlives_it(host: Machine, number: signal.Signals) -> N
     code = await asyncio.to_thread(host.process.wait, 15)
     assert code == (0 if number == signal.SIGTERM else -signal.SIGKILL)
     await until_gone(workers)
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 15

@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+import pytest
+
 from schemas.fleet import FleetMessage, FleetStatus, HostStatus, OpenRuns, ServiceStatus, WorkerStatus
 from schemas.topics import FLEET
 from services.chassis.clock import LogClock
 from services.chassis.fleet import EXPIRY_MS, FleetPublisher, FleetView
 from services.chassis.kafka.in_memory import InMemoryKafka
 from services.chassis.kafka.messages import encode
-from services.chassis.kafka.types import Record
+from services.chassis.kafka.types import ProducerDeadError, Record
 
 NOON_MS = 1_700_000_000_000
 
@@ -130,6 +132,23 @@ class TestPublisher:
         running.cancel()
         assert kafka.records(FLEET)[-1].value == encode(host(2))
         assert kafka.records(FLEET)[-1].header("message-type") == "host-status"
+
+    async def test_what_cannot_be_said_now_is_said_again(self, capsys: pytest.CaptureFixture[str]) -> None:
+        kafka = InMemoryKafka(clock=lambda: NOON_MS)
+        publisher = FleetPublisher(kafka.producer(), LogClock(), lambda: [host(1)], interval_s=0.001)
+        running = asyncio.create_task(publisher.run())
+        await until(lambda: "status_not_published" in capsys.readouterr().err)
+        kafka.create_topic(FLEET, 1)
+        await until(lambda: bool(kafka.records(FLEET)))
+        running.cancel()
+
+    async def test_a_dead_producer_ends_it(self) -> None:
+        kafka = InMemoryKafka(clock=lambda: NOON_MS)
+        kafka.create_topic(FLEET, 1)
+        producer = kafka.producer()
+        producer.die()
+        with pytest.raises(ProducerDeadError):
+            await FleetPublisher(producer, LogClock(), lambda: [host(1)]).run()
 
 
 def host(restarts: int) -> HostStatus:
