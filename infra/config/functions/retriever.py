@@ -9,7 +9,7 @@ import numpy as np
 from corpus import Paragraph, paragraphs
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
-from vectors import cached_vectors
+from vectors import kept_vectors
 
 from headway.functions import StepContext, StepError
 from headway.minilm import DIMENSIONS
@@ -58,7 +58,7 @@ _loaded: list[_Index] = []
 def warm_up(home: Path) -> None:
     """Cut the reference into paragraphs and embed them: 17 s the first time, 0.1 s once the home has the vectors."""
     found = paragraphs()
-    vectors = cached_vectors(home / "index", "reference", [paragraph.text for paragraph in found])
+    vectors = kept_vectors(home, "reference", [paragraph.text for paragraph in found])
     _loaded[:] = [_Index(found, vectors)]
 
 
