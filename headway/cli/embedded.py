@@ -1,39 +1,81 @@
-"""The embedded plane as `up`, `demo` and tests start it: which services, which configuration folder."""
+"""The embedded plane as `up`, `demo` and tests start it: which services, and which configuration folder."""
 
+import asyncio
+import contextlib
 import sys
 from pathlib import Path
 
-import headway
-from headway.plane.ports import PortMode, choose_ports
+from headway.plane.endpoints import Endpoints
+from headway.plane.ports import HOST, PortMode, choose_ports
 from headway.plane.service import ServiceSpec, SetupSpec
 from headway.plane.supervisor import Plane, Progress
 
-SERVICES = ("orchestrator", "aggregator", "host")
-DRAIN_ENV = {"HEADWAY_DRAIN_TIMEOUT_S": "5"}
+HOST_READY_TIMEOUT_S = 600.0
+"""The first start of real models builds their indexes."""
+PROBE_S = 0.5
 
 
-def default_config() -> Path:
-    """`infra/config` of a checkout, else the copy inside the package."""
-    package = Path(headway.__file__).parent
-    checkout = package.parent / "infra" / "config"
-    return checkout if checkout.is_dir() else package / "_config"
+class EmbeddedPlane:
+    """Kafka, Valkey, orchestrator, aggregator, and a host with its workers, run by the folder `config`.
+
+    Without `models`, real models are replaced by simulated ones. Ready means that every worker is.
+    """
+
+    def __init__(
+        self, home: Path, config: Path, on_progress: Progress, *, ports: PortMode = "default", models: bool = True
+    ) -> None:
+        chosen = choose_ports(ports)
+        folder = str(config.resolve())
+        self._on_progress = on_progress
+        self._host_port = chosen.metrics["host"]
+        services = [_service(name, chosen.metrics[name], folder) for name in ("orchestrator", "aggregator", "host")]
+        apply = (sys.executable, "-m", "headway", "config", "apply", folder, "--if-changed", "--no-wait")
+        setup = SetupSpec(argv=apply if models else (*apply, "--no-models"))
+        self._plane = Plane(home, chosen, services, setup, on_progress)
+
+    async def start(self) -> Endpoints:
+        """Returns when every worker is ready; a PlaneError when something cannot start, with all stopped again."""
+        telling = asyncio.create_task(self._tell_of_workers())
+        try:
+            return await self._plane.start()
+        finally:
+            telling.cancel()
+
+    async def wait(self) -> None:
+        """Returns once the plane has been stopped; a PlaneError when it cannot go on."""
+        await self._plane.wait()
+
+    async def stop(self) -> None:
+        """Drains and stops everything, in about 10 s at most."""
+        await self._plane.stop()
+
+    async def _tell_of_workers(self) -> None:
+        """Which workers the host waits for: loading a model is what takes long in a start."""
+        while True:
+            await asyncio.sleep(PROBE_S)
+            if waits := await _why_not_ready(self._host_port):
+                self._on_progress("host", "starting", waits)
 
 
-def embedded_plane(
-    home: Path, config: Path, on_progress: Progress, *, ports: PortMode = "default", models: bool = True
-) -> Plane:
-    """A plane that runs the folder `config`; without `models`, real models are replaced by simulated ones."""
-    chosen = choose_ports(ports)
-    folder = str(config.resolve())
-    services = [
-        ServiceSpec(
-            name=name,
-            argv=(sys.executable, "-m", "headway", "serve", name),
-            metrics_port=chosen.metrics[name],
-            env={"HEADWAY_CONFIG": folder},
-        )
-        for name in SERVICES
-    ]
-    apply = (sys.executable, "-m", "headway", "config", "apply", folder, "--if-changed", "--no-wait")
-    setup = SetupSpec(argv=apply if models else (*apply, "--no-models"))
-    return Plane(home, chosen, services, setup, on_progress)
+def _service(name: str, metrics_port: int, folder: str) -> ServiceSpec:
+    return ServiceSpec(
+        name=name,
+        argv=(sys.executable, "-m", "headway", "serve", name),
+        metrics_port=metrics_port,
+        env={"HEADWAY_CONFIG": folder},
+        ready_timeout_s=HOST_READY_TIMEOUT_S if name == "host" else 60.0,
+    )
+
+
+async def _why_not_ready(port: int) -> str:
+    """The first line of what `/readyz` complains about; empty when it does not."""
+    with contextlib.suppress(OSError, TimeoutError, IndexError, ValueError):
+        async with asyncio.timeout(PROBE_S):
+            reader, writer = await asyncio.open_connection(HOST, port)
+            try:
+                writer.write(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                head, _, body = (await reader.read(4_096)).partition(b"\r\n\r\n")
+                return body.decode().splitlines()[0] if b" 503 " in head else ""
+            finally:
+                writer.close()
+    return ""

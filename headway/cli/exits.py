@@ -39,6 +39,7 @@ _KNOWN = {
     "headway.client.NoResponseError": Exit.TIMED_OUT,
     "headway.client.HeadwayError": Exit.UNREACHABLE,
     "headway.plane.errors.PlaneError": Exit.PROBLEMS,
+    "services.chassis.config.live.ConfigError": Exit.USAGE,
     "services.chassis.settings.SettingsError": Exit.USAGE,
     "services.chassis.kafka.types.KafkaError": Exit.UNREACHABLE,
     "aiokafka.errors.KafkaConnectionError": Exit.UNREACHABLE,

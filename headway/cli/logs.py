@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as Target
@@ -15,6 +15,7 @@ from services.chassis.kafka.connection import Connection
 from services.chassis.kafka.types import KafkaError, Record
 
 CONNECT_TIMEOUT_S = 10.0
+STOP_TIMEOUT_S = 5.0
 STALL_TIMEOUT_S = 15.0
 """A broker that answers nothing for so long while records are missing is gone."""
 POLL_MS = 200
@@ -29,10 +30,9 @@ class Logs:
 
     async def partitions(self, topic: str) -> list[int]:
         """Of a logical topic, ascending; empty when it does not exist."""
-        name = self._broker.topic(topic)
-        if name not in await self._client.topics():
-            return []
-        return sorted(self._client.partitions_for_topic(name) or ())
+        # The client's own partitions_for_topic knows only the topics it has read before.
+        cluster = await self._client._client.fetch_all_metadata()
+        return sorted(cluster.partitions_for_topic(self._broker.topic(topic)) or ())
 
     async def spans(self, topic: str, partitions: Collection[int]) -> dict[int, tuple[int, int]]:
         """The first offset and the end, by partition."""
@@ -47,11 +47,16 @@ class Logs:
     ) -> AsyncIterator[Record]:
         """Records from `since` (default: the first kept) to the end as it is now; with `follow`, on and on."""
         spans = await self.spans(topic, partitions)
-        targets = {Target(self._broker.topic(topic), partition): partition for partition in spans}
+        starts = {number: max(begin, (since or {}).get(number, 0)) for number, (begin, _) in spans.items()}
+        # Nothing is assigned in vain: the client hangs when it is stopped right after a change of its assignment.
+        wanted = [number for number, (_, end) in spans.items() if follow or starts[number] < end]
+        if not wanted:
+            return
+        targets = {Target(self._broker.topic(topic), number): number for number in wanted}
         self._client.assign(list(targets))
-        for target, partition in targets.items():
-            self._client.seek(target, max(spans[partition][0], (since or {}).get(partition, 0)))
-        unread = await self._unread(targets, spans)
+        for target, number in targets.items():
+            self._client.seek(target, starts[number])
+        unread = targets
         while unread or follow:
             async for record in self._poll(targets if follow else unread, stalled=not follow):
                 if follow or record.offset < spans[record.partition][1]:
@@ -86,7 +91,9 @@ async def open_logs(broker: Connection) -> AsyncIterator[Logs]:
     except (ClientError, TimeoutError) as error:
         raise KafkaError(f"cannot reach Kafka at {broker.bootstrap_servers}: {str(error) or 'no answer'}") from error
     finally:
-        await client.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await client.stop()
 
 
 def _record(topic: str, record: ConsumerRecord) -> Record:

@@ -45,16 +45,15 @@ def lag(
 async def read_lag(broker: Connection) -> list[LaneLag]:
     """Every lane of every queue, now."""
     from headway.cli.fleet import read_fleet
-    from headway.cli.live import require_live
+    from headway.cli.live import read_applied
     from headway.cli.logs import open_logs
     from schemas.fleet import WorkerStatus
-    from schemas.models import queues
     from services.chassis.kafka.admin import Admin
 
     async with open_logs(broker) as logs, Admin(broker) as admin:
-        bundle = await require_live(logs)
+        live = (await read_applied(logs)).live
         workers = (await read_fleet(logs)).of(WorkerStatus)
-        rows = [await lags_of(queue, workers, admin) for queue in queues(bundle.model_classes)]
+        rows = [await lags_of(queue, workers, admin) for queue in live.queues.values()]
     return [row for lanes in rows for row in lanes]
 
 

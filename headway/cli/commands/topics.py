@@ -65,13 +65,12 @@ def describe(
 
 
 async def wanted_topics(logs: Logs) -> list[Topic]:
-    """Those of the configuration in force; before the first, those every configuration has."""
-    from headway.cli.live import live_revision
+    """Those of the configuration in force; before the first, those that every configuration has."""
+    from headway.cli.live import read_applied
     from schemas.topics import all_topics
 
-    revision = await live_revision(logs)
-    bundle = revision.bundle if revision else None
-    return list(all_topics(bundle.model_classes, bundle.tenants) if bundle else all_topics({}, {}))
+    bundle = (await read_applied(logs)).bundle
+    return list(all_topics(bundle.model_classes, bundle.tenants))
 
 
 async def _rows(broker: Connection) -> list[TopicRow]:

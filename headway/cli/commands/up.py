@@ -12,8 +12,8 @@ from headway.cli.options import DEFAULT_HOME, Home, example
 from headway.cli.output import say
 
 if TYPE_CHECKING:
+    from headway.cli.embedded import EmbeddedPlane
     from headway.cli.progress import StartProgress
-    from headway.plane.supervisor import Plane
 
 app = typer.Typer()
 
@@ -36,18 +36,20 @@ def up(
     """
     import asyncio
 
-    from headway.cli.embedded import default_config, embedded_plane, simulated_classes
+    from headway.cli.bundles import classes_with_models
+    from headway.cli.embedded import EmbeddedPlane
+    from headway.cli.folders import default_folder, require_valid
     from headway.cli.progress import StartProgress
 
-    folder = config or default_config()
-    replaced = [] if models else simulated_classes(folder)
-    if replaced:
-        say(f"without models: {', '.join(replaced)} are simulated, their answers mean nothing")
+    folder = config or default_folder()
+    bundle = require_valid(folder)
+    if not models:
+        say(f"simulated, with answers that mean nothing: {', '.join(classes_with_models(bundle)) or 'nothing'}")
     progress = StartProgress()
-    asyncio.run(stay_up(embedded_plane(home, folder, progress, ports=ports, models=models), progress))
+    asyncio.run(stay_up(EmbeddedPlane(home, folder, progress, ports=ports, models=models), progress))
 
 
-async def stay_up(plane: Plane, progress: StartProgress) -> None:
+async def stay_up(plane: EmbeddedPlane, progress: StartProgress) -> None:
     """Starts it, says where it is, and stops it when asked to, or when it cannot go on (PlaneError)."""
     import asyncio
 

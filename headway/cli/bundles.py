@@ -1,0 +1,94 @@
+"""Configurations side by side: what differs, which partitions change lanes, and what is left without models. Pure."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import unified_diff
+from typing import Any
+
+from schemas.base import Priority
+from schemas.config import Bundle
+from schemas.models import LlamaCppEngine, ModelClass, OnnxEngine, Queue, SimulatedEngine, queues
+
+REAL_MODELS = (OnnxEngine, LlamaCppEngine)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One pipeline version, model class or tenant that is not the same; `lines` is a unified diff."""
+
+    kind: str
+    name: str
+    change: str
+    lines: tuple[str, ...]
+
+
+def changes(old: Bundle, new: Bundle) -> Iterator[Change]:
+    """From `old` to `new`, in the order of a bundle."""
+    before, after = _parts(old), _parts(new)
+    for kind, name in [*before, *(key for key in after if key not in before)]:
+        was, becomes = before.get((kind, name)), after.get((kind, name))
+        if was != becomes:
+            change = "added" if was is None else "removed" if becomes is None else "changed"
+            yield Change(kind, name, change, tuple(_diff(was, becomes)))
+
+
+def _parts(bundle: Bundle) -> dict[tuple[str, str], Any]:
+    """Every named part as plain values, without what was left to its default."""
+    plain = bundle.model_dump(mode="json", exclude_defaults=True)
+    pipelines = {
+        ("pipeline", f"{spec.name}@{spec.version}"): written
+        for spec, written in zip(bundle.pipelines, plain.get("pipelines", ()), strict=True)
+    }
+    classes = {("model class", name): written for name, written in plain.get("model_classes", {}).items()}
+    tenants = {("tenant", name): written for name, written in plain.get("tenants", {}).items()}
+    return pipelines | classes | tenants
+
+
+def _diff(was: Any, becomes: Any) -> Iterator[str]:
+    old, new = ([] if part is None else json.dumps(part, indent=2).splitlines() for part in (was, becomes))
+    yield from (
+        line for line in unified_diff(old, new, lineterm="", n=1) if not line.startswith(("---", "+++", "@@"))
+    )
+
+
+def moved_partitions(old: Mapping[str, ModelClass], new: Mapping[str, ModelClass]) -> dict[Queue, list[int]]:
+    """Partitions of the queues of `old` that stand in another lane, or in none, in `new`: they must hold no work.
+
+    Work in them would be served in the wrong lane, or by nobody.
+    """
+    after = {queue.topic: queue for queue in queues(new)}
+    moved: dict[Queue, list[int]] = {}
+    for queue in queues(old):
+        if (kept := after.get(queue.topic)) is not None:
+            listed = (tp for lane in Priority for tp in queue.lanes.of(lane) if tp not in kept.lanes.of(lane))
+            moved[queue] = sorted(listed)
+        else:
+            moved[queue] = list(range(queue.lanes.count))
+    return {queue: partitions for queue, partitions in moved.items() if partitions}
+
+
+def without_models(bundle: Bundle) -> Bundle:
+    """The same, with every real model replaced by a simulated engine."""
+    return bundle.model_copy(
+        update={"model_classes": {name: _simulated(found) for name, found in bundle.model_classes.items()}}
+    )
+
+
+def classes_with_models(bundle: Bundle) -> list[str]:
+    """Those that `without_models` changes."""
+    return [
+        name
+        for name, found in bundle.model_classes.items()
+        if any(isinstance(backend.engine, REAL_MODELS) for backend in found.backends)
+    ]
+
+
+def _simulated(model_class: ModelClass) -> ModelClass:
+    backends = tuple(
+        backend.model_copy(update={"engine": SimulatedEngine(kind="simulated")})
+        if isinstance(backend.engine, REAL_MODELS)
+        else backend
+        for backend in model_class.backends
+    )
+    return model_class.model_copy(update={"backends": backends})
