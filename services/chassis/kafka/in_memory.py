@@ -358,6 +358,7 @@ class InMemoryProducer:
     def __init__(self, broker: InMemoryKafka) -> None:
         self._broker = broker
         self._dead: Future[None] | None = None
+        self._failure: KafkaError | None = None
         self._queues: dict[TopicPartition, deque[tuple[Outgoing, Future[Appended]]]] = {}
         self._keyless = 0
 
@@ -371,22 +372,21 @@ class InMemoryProducer:
         """Nothing to connect to."""
 
     async def stop(self) -> None:
-        error = KafkaError("the producer has stopped: whether the record was appended is unknown")
-        self._fail_pending(error)
+        self._failure = KafkaError("the producer has stopped: whether the record was appended is unknown")
+        self._fail_pending(self._failure)
 
     def die(self, reason: str = "injected") -> None:
         """From now on everything fails, as after a record that the broker refused."""
-        error = ProducerDeadError(reason)
-        self.dead.set_exception(error)
+        self._failure = ProducerDeadError(reason)
+        self.dead.set_exception(self._failure)
         self.dead.exception()
-        self._fail_pending(error)
+        self._fail_pending(self._failure)
 
     async def send(self, record: Outgoing) -> "Future[Appended]":
         require_size(record)
+        if self._failure:
+            raise self._failure
         future: Future[Appended] = asyncio.get_running_loop().create_future()
-        if self.dead.done():
-            _fail(future, ProducerDeadError("the producer is dead"))
-            return future
         tp = self._partition(record)
         if self._broker.faults is None:
             future.set_result(self._broker.append(tp, record))

@@ -46,7 +46,8 @@ class Outgoing:
     """A record to append. Without a partition the key decides."""
 
     topic: str
-    value: bytes
+    value: bytes | None
+    """None: a tombstone, with which a compacted topic lets go of the key."""
     key: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
     partition: int | None = None
