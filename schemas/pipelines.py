@@ -26,7 +26,7 @@ Expression = Annotated[str, StringConstraints(min_length=1, max_length=16_384)]
 class Written(BaseModel):
     """Something a person writes: frozen, and strict about names."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @model_serializer(mode="wrap")
     def _as_written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

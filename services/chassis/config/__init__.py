@@ -1,1 +1,1 @@
-"""The configuration: folders that people write, revisions on a topic, and what a service makes of the current one."""
+"""Configuration: read from a folder and checked as a whole, published as revisions, followed by every service."""

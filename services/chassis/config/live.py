@@ -1,18 +1,21 @@
-"""The configuration in force, ready for use: nothing is compiled or resolved when a request comes."""
+"""The configuration in force, ready for use: nothing is resolved or compiled when a request comes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import cast
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from schemas.base import Json
 from schemas.config import Bundle, Revision
 from schemas.graphs import Graph
 from schemas.models import Queue, queues
 from schemas.pipelines import PipelineSpec
+from services.chassis.config.folder import check_bundle
+from services.chassis.config.input_schema import InputValidator
+from services.chassis.config.problems import Severity
 from services.chassis.config.resolve import digest, resolve
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used, or is not there: one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,36 +25,42 @@ class LivePipeline:
     spec: PipelineSpec
     graph: Graph
     digest: str
-    _validator: Draft202012Validator
+    """Of the graph."""
+    _input: InputValidator = field(repr=False)
 
     @classmethod
     def of(cls, spec: PipelineSpec) -> "LivePipeline":
-        """Resolves and compiles it. Raises ExpressionError when it was not checked."""
+        """Of a pipeline that was checked."""
         graph = resolve(spec)
-        return cls(spec, graph, digest(graph), Draft202012Validator(spec.input))
+        return cls(spec, graph, digest(graph), InputValidator(spec.input))
 
     def input_error(self, value: Json) -> str | None:
-        """The first thing wrong with an input, naming its field and never repeating its value."""
-        error = next(self._validator.iter_errors(value), None)
-        return None if error is None else f"`{_path(error)}`: {_problem(error)}"
+        """What is wrong with an input, naming its field and repeating nothing of it; None when nothing is."""
+        return self._input.error(value)
 
 
 class LiveConfig:
-    """One revision, indexed."""
+    """One revision, checked and indexed."""
 
     def __init__(self, revision: int, bundle: Bundle) -> None:
+        """Raises ConfigError for a bundle with an error in it."""
+        _require_usable(bundle)
         self.revision = revision
         self.bundle = bundle
+        self.pipelines: Sequence[LivePipeline] = [LivePipeline.of(spec) for spec in bundle.pipelines]
         self.queues: Mapping[tuple[str, str], Queue] = {
             (queue.model_class, queue.backend): queue for queue in queues(bundle.model_classes)
         }
-        self.pipelines = [LivePipeline.of(spec) for spec in bundle.pipelines]
-        self._by_reference = self._index()
+        """By model class and backend; a class's first backend comes first."""
         self._tenants = {topic: name for name, tenant in bundle.tenants.items() for topic in tenant.ingress_topics}
+        self._by_reference: dict[str, LivePipeline] = {}
+        for pipeline in sorted(self.pipelines, key=lambda pipeline: pipeline.spec.version):
+            for reference in (pipeline.spec.name, f"{pipeline.spec.name}@{pipeline.spec.version}"):
+                self._by_reference[reference] = pipeline
 
     @classmethod
     def of(cls, revision: Revision) -> "LiveConfig":
-        """From its record."""
+        """Raises ConfigError for a revision with an error in it."""
         return cls(revision.revision, revision.bundle)
 
     @property
@@ -67,36 +76,9 @@ class LiveConfig:
         """The tenant who owns an ingress topic; None for everyone's."""
         return self._tenants.get(ingress_topic)
 
-    def _index(self) -> dict[str, LivePipeline]:
-        found: dict[str, LivePipeline] = {}
-        for pipeline in sorted(self.pipelines, key=lambda each: each.spec.version):
-            found[pipeline.spec.name] = found[f"{pipeline.spec.name}@{pipeline.spec.version}"] = pipeline
-        return found
 
-
-def _path(error: ValidationError) -> str:
-    """`input.a[0]`; for a missing property, the property itself."""
-    path = "input" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
-    if error.validator == "required":
-        required = cast("list[str]", error.validator_value)
-        missing = [name for name in required if name not in cast("dict[str, Json]", error.instance)]
-        return f"{path}.{missing[0]}" if missing else path
-    return path[:200]
-
-
-def _problem(error: ValidationError) -> str:
-    """What the schema asks for. jsonschema's own message repeats the value, which may be a prompt."""
-    asked = str(error.validator_value)[:200]
-    return {
-        "required": "is required",
-        "type": f"must be of type {asked}",
-        "minLength": f"must have at least {asked} characters",
-        "maxLength": f"must have at most {asked} characters",
-        "minimum": f"must be at least {asked}",
-        "maximum": f"must be at most {asked}",
-        "minItems": f"must have at least {asked} items",
-        "maxItems": f"must have at most {asked} items",
-        "enum": f"must be one of {asked}",
-        "pattern": f"must match {asked}",
-        "additionalProperties": "has a property that the pipeline does not know",
-    }.get(str(error.validator), f"breaks `{error.validator}` of the pipeline's input schema")
+def _require_usable(bundle: Bundle) -> None:
+    errors = [problem for problem in check_bundle(bundle) if problem.severity is Severity.ERROR]
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if errors[1:] else ""
+        raise ConfigError(f"{errors[0]}{more}")

@@ -38,7 +38,7 @@ def did_you_mean(word: str, words: Collection[str], form: str = "{}") -> str:
         return f"did you mean `{form.format(near[0])}`?"
     if not words or len(words) > 12:
         return ""
-    return "known: " + ", ".join(f"`{form.format(known)}`" for known in sorted(words))
+    return "known: " + ", ".join(f"`{form.format(known)}`" for known in sorted(set(words)))
 
 
 # ---- at load ----

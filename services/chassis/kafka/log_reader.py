@@ -1,11 +1,13 @@
 """Reads a topic outside any group: from its start or its last records to its end, and on."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
-from services.chassis.kafka.types import Consumer, RebalanceListener, Record, TopicPartition
+from services.chassis.kafka.types import Consumer, KafkaError, RebalanceListener, Record, TopicPartition
 
 MAX_BATCH = 500
 READ_POLL_S = 0.2
+READ_TIMEOUT_S = 30.0
 
 
 class LogReader:
@@ -31,7 +33,8 @@ class LogReader:
         await self._consumer.stop()
 
     async def read_to_end(self) -> Sequence[Record]:
-        """Every record up to the ends as they are now."""
+        """Every record up to the ends as they are now. Raises KafkaError when that takes longer than 30 s."""
+        give_up_at = asyncio.get_running_loop().time() + READ_TIMEOUT_S
         partitions = self._consumer.assignment()
         end = await self._consumer.end_offsets(partitions)
         found: list[Record] = []
@@ -39,6 +42,8 @@ class LogReader:
             at = await self._consumer.positions(partitions)
             if all(at.get(tp, 0) >= end[tp] for tp in partitions):
                 return found
+            if asyncio.get_running_loop().time() > give_up_at:
+                raise KafkaError(f"the end of {min(partitions).topic} was not reached within {READ_TIMEOUT_S:.0f} s")
             found += await self._consumer.poll(None, max_records=MAX_BATCH, timeout_s=READ_POLL_S)
 
     async def follow(self, timeout_s: float) -> Sequence[Record]:
