@@ -9,8 +9,9 @@
         app.component("dispatch", dispatch.run())
         await app.stopping.wait()
         await dispatch.drain()
+        await app.end_components()                        # before what they use is closed
 
-`serve` returns when it has drained; then the components are cancelled. SIGTERM or SIGINT sets `stopping`; past
+`serve` returns when it has drained; the components end with it. SIGTERM or SIGINT sets `stopping`; past
 `drain_timeout_s` all is cancelled, and shortly after that the process ends whatever its threads do. A second signal
 ends it at once. The first component that fails ends the process with code 1 and one line that says why: its
 supervisor starts it again, and the log is the state.
@@ -18,6 +19,7 @@ supervisor starts it again, and the log is the state.
 
 import asyncio
 import ctypes
+import gc
 import os
 import secrets
 import signal
@@ -51,6 +53,8 @@ DIE_WITH_PARENT = "HEADWAY_DIE_WITH_PARENT"
 
 EXIT_FAILED, EXIT_UNUSABLE = 1, 2
 TEARDOWN_S = 1.0
+RECANCEL_S = 0.5
+"""A component has so long to clean up after itself undisturbed."""
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -83,6 +87,16 @@ class App(Generic[S]):
         task.add_done_callback(lambda _: work.close())  # if it was cancelled before its first step
         self._components.append(task)
 
+    async def end_components(self) -> None:
+        """Cancels all components and waits for them. `main` may do so itself, before it closes the clients they use.
+
+        Once is not enough: redis-py swallows a cancellation that meets a connection just being closed.
+        """
+        while running := [task for task in self._components if not task.done()]:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running, timeout=RECANCEL_S)
+
     def stop(self) -> None:
         """Asks for the orderly end, and sees to it that there is one. Once is enough."""
         if self.stopping.is_set():
@@ -96,9 +110,10 @@ class App(Generic[S]):
         """Runs `main` and its components to the end; the process's exit code."""
         try:
             async with self._group:
-                await self._guarded("main", self._serve(main))
-                for task in self._components:
-                    task.cancel()
+                try:
+                    await self._guarded("main", self._serve(main))
+                finally:
+                    await self.end_components()
         except* Exception:  # told by `_failed`
             assert self.exit_code
         return self.exit_code
@@ -154,6 +169,7 @@ def run_service(settings: type[S], main: Callable[[App[S]], Awaitable[None]], co
         _complain(settings.section(), error)
         return EXIT_UNUSABLE
     die_with_parent()
+    _settle_memory()
     logging.configure(app.service, app.instance, app.settings.log_level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_live(app, main))
@@ -188,6 +204,16 @@ def _build(settings: type[S], config: Path | None) -> App[S]:
     )
 
 
+def _settle_memory() -> None:
+    """What the imports left: 75,000 objects that every full collection would walk (60-120 ms in which nothing else
+    happens), and 1-14 MB that glibc keeps though they are free.
+    """
+    gc.collect()
+    gc.freeze()
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
+
+
 def _complain(service: str, error: SettingsError) -> None:
     sys.stderr.write(f"headway {service}: {error}\n")
 
@@ -213,7 +239,7 @@ def die_with_parent() -> None:
     if asked is None:
         return
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     else:
         threading.Thread(target=_watch_parent, args=(asked,), daemon=True).start()
     if asked != str(os.getppid()):  # it died before we asked

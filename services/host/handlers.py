@@ -36,6 +36,7 @@ class _Place:
 
     worker: Worker
     queue: Queue
+    began: float
     process: WorkerProcess | None = None
     watch: asyncio.Task[None] | None = None
 
@@ -137,7 +138,7 @@ class Workers:
         queue, now = self._wanted[action.replica], self._monotonic()
         before = self._places.get(action.replica)
         failures = before.worker.failures if before else 0
-        place = _Place(Worker("starting", action.version, now, now, failures), queue)
+        place = _Place(Worker("starting", action.version, now, now, failures), queue, now)
         self._places[action.replica] = place
         if before:
             self.restarts += 1
@@ -167,7 +168,7 @@ class Workers:
             code = await process.wait()
         finally:
             probe.cancel()
-        lived_s = round(self._monotonic() - place.worker.since, 1)
+        lived_s = round(self._monotonic() - place.began, 1)
         canonical("worker_ended", worker=replica.name, exit_code=code, was=place.worker.state, lived_s=lived_s)
         place.process = None
         self._ended(replica, place)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,45 @@ async def test_components_work_until_main_has_drained(app: App[QuickSettings]) -
 
     await live(app, main)
     assert done == ["main", "beside"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_component_that_swallows_a_cancellation_ends_all_the_same(
+    app: App[QuickSettings], fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chassis, "RECANCEL_S", 0.01)
+
+    async def swallows() -> None:
+        with suppress(asyncio.CancelledError):
+            await for_ever()
+        await for_ever()
+
+    async def main(app: App[QuickSettings]) -> None:
+        app.component("beside", swallows())
+        await asyncio.sleep(0)
+        if fails:
+            raise ValueError("oops")
+
+    assert await live(app, main) == (EXIT_FAILED if fails else 0)
+
+
+async def test_main_may_end_the_components_before_it_closes_what_they_use(app: App[QuickSettings]) -> None:
+    ended: list[str] = []
+
+    async def beside() -> None:
+        try:
+            await for_ever()
+        finally:
+            ended.append("beside")
+
+    async def main(app: App[QuickSettings]) -> None:
+        app.component("beside", beside())
+        await asyncio.sleep(0)
+        await app.end_components()
+        ended.append("client")
+
+    assert await live(app, main) == 0
+    assert ended == ["beside", "client"]
 
 
 async def test_a_component_may_end_before_the_others(app: App[QuickSettings]) -> None:
