@@ -106,7 +106,9 @@ def cell(value: object) -> str:
 
 
 def duration(milliseconds: float) -> str:
-    """`0.4 ms`, `812 ms`, `1.24 s`, `2 min 05 s`."""
+    """`0 ms`, `0.4 ms`, `812 ms`, `1.24 s`, `2 min 05 s`."""
+    if milliseconds < 0.05:
+        return "0 ms"
     if milliseconds < 10:
         return f"{milliseconds:.1f} ms"
     if milliseconds < 1_000:

@@ -57,5 +57,11 @@ def test_values_are_shown_as_people_write_them() -> None:
         "a, b",
         "x=1",
     ]
-    assert [duration(ms) for ms in (0.44, 812.4, 1_240, 125_000)] == ["0.4 ms", "812 ms", "1.24 s", "2 min 05 s"]
+    assert [duration(ms) for ms in (0.01, 0.44, 812.4, 1_240, 125_000)] == [
+        "0 ms",
+        "0.4 ms",
+        "812 ms",
+        "1.24 s",
+        "2 min 05 s",
+    ]
     assert [dollars(sum_) for sum_ in (0.000021, 2.5)] == ["$0.000021", "$2.50"]
