@@ -1,6 +1,8 @@
 """Configurations side by side: what differs, which partitions change lanes, and what is left without models. Pure."""
 
 import json
+import struct
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
@@ -10,7 +12,12 @@ from schemas.base import Priority
 from schemas.config import Bundle
 from schemas.models import LlamaCppEngine, ModelClass, OnnxEngine, Queue, SimulatedEngine, queues
 
-REAL_MODELS = (OnnxEngine, LlamaCppEngine)
+_VECTOR = struct.pack("<384f", 1.0, *[0.0] * 383)
+STAND_INS = {
+    OnnxEngine: {"vectors": [b64encode(_VECTOR).decode()], "dimensions": 384},
+    LlamaCppEngine: {"text": "(simulated)", "finish_reason": "stop"},
+}
+"""What simulated engines answer in the place of real models: of the right shape, so that pipelines run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +87,16 @@ def classes_with_models(bundle: Bundle) -> list[str]:
     return [
         name
         for name, found in bundle.model_classes.items()
-        if any(isinstance(backend.engine, REAL_MODELS) for backend in found.backends)
+        if any(type(backend.engine) in STAND_INS for backend in found.backends)
     ]
 
 
 def _simulated(model_class: ModelClass) -> ModelClass:
     backends = tuple(
-        backend.model_copy(update={"engine": SimulatedEngine(kind="simulated")})
-        if isinstance(backend.engine, REAL_MODELS)
+        backend.model_copy(
+            update={"engine": SimulatedEngine(kind="simulated", output=STAND_INS[type(backend.engine)])}
+        )
+        if type(backend.engine) in STAND_INS
         else backend
         for backend in model_class.backends
     )

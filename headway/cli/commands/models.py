@@ -148,9 +148,7 @@ def _row(queue: Queue, workers: Collection[WorkerStatus]) -> ModelRow:
         engine=" ".join(filter(None, (queue.engine.kind, getattr(queue.engine, "model", None)))),
         rank=queue.rank,
         slots=queue.slots,
-        partitions="/".join(
-            str(len(lane)) for lane in (queue.lanes.interactive, queue.lanes.standard, queue.lanes.batch)
-        ),
+        partitions="/".join(str(len(queue.lanes.of(lane))) for lane in Priority),
         warm=warm if workers else None,
         others=dict(states) if workers else None,
     )
