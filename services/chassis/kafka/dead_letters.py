@@ -1,46 +1,63 @@
-"""Dead letters: the original record, unchanged, with headers that say why it is here."""
+"""Where poison goes: the original bytes, and headers that say why."""
+
+from collections.abc import Iterator
+from dataclasses import replace
 
 from schemas import headers
 from schemas.errors import DeadLetterReason
 from schemas.topics import DEAD_LETTER_SUFFIX
+from services.chassis.kafka.records import max_record_bytes, record_bytes
 from services.chassis.kafka.types import Outgoing, Record
 
 MAX_MESSAGE = 500
+LENGTH_BYTES = 8
+"""What a longer value adds to its own length prefix, at most."""
 
-_STRIPPED = frozenset((headers.AUTHORIZATION,))
-_OURS = frozenset(
-    (
-        headers.X_ERROR_CLASS,
-        headers.X_ERROR_MESSAGE,
-        headers.X_ORIGINAL_TOPIC,
-        headers.X_ORIGINAL_PARTITION,
-        headers.X_ORIGINAL_OFFSET,
-        headers.X_FIRST_TIMESTAMP,
-        headers.X_TASK_ID,
-        headers.X_ATTEMPT,
-    )
-)
+Headers = tuple[tuple[str, bytes], ...]
 
 
 def dead_letter(
     record: Record, reason: DeadLetterReason, message: str, *, task_id: str | None = None, attempt: int | None = None
 ) -> Outgoing:
-    """The record for `<topic>-dlq`: key, bytes and headers as they came, but for credentials."""
-    why = {
-        headers.X_ERROR_CLASS: reason.value,
-        headers.X_ERROR_MESSAGE: _one_line(message),
-        headers.X_ORIGINAL_TOPIC: record.topic,
-        headers.X_ORIGINAL_PARTITION: str(record.partition),
-        headers.X_ORIGINAL_OFFSET: str(record.offset),
-        headers.X_FIRST_TIMESTAMP: str(record.timestamp),
-        headers.X_TASK_ID: task_id,
-        headers.X_ATTEMPT: None if attempt is None else str(attempt),
-    }
-    kept = tuple((name, value) for name, value in record.headers if name.lower() not in _STRIPPED | _OURS)
-    added = tuple((name, text.encode()) for name, text in why.items() if text is not None)
-    return Outgoing(record.topic + DEAD_LETTER_SUFFIX, record.value or b"", record.key, kept + added)
+    """The record for its topic's dead-letter topic: key, value and headers as they came, but for credentials.
+
+    A record so large that it fits no dead letter (it came compressed) is cut, and says so in `x-cut-from`.
+    """
+    why = tuple(_explain(record, reason, message, task_id, attempt))
+    replaced = {headers.AUTHORIZATION, headers.X_CUT_FROM, *(name for name, _ in why)}
+    kept = tuple((name, value) for name, value in record.headers if name.lower() not in replaced)
+    letter = Outgoing(record.topic + DEAD_LETTER_SUFFIX, record.value, record.key, kept + why)
+    return letter if record_bytes(letter) <= max_record_bytes(letter.topic) else _cut(letter, why)
+
+
+def _explain(
+    record: Record, reason: DeadLetterReason, message: str, task_id: str | None, attempt: int | None
+) -> Iterator[tuple[str, bytes]]:
+    yield headers.X_ERROR_CLASS, reason.value.encode()
+    yield headers.X_ERROR_MESSAGE, _one_line(message).encode()
+    yield headers.X_ORIGINAL_TOPIC, record.topic.encode()
+    yield headers.X_ORIGINAL_PARTITION, b"%d" % record.partition
+    yield headers.X_ORIGINAL_OFFSET, b"%d" % record.offset
+    yield headers.X_FIRST_TIMESTAMP, b"%d" % record.timestamp
+    if task_id is not None:
+        yield headers.X_TASK_ID, task_id.encode(errors="replace")
+    if attempt is not None:
+        yield headers.X_ATTEMPT, b"%d" % attempt
 
 
 def _one_line(message: str) -> str:
-    """Fit for a header and a terminal."""
-    return "".join(char if char.isprintable() else " " for char in message)[:MAX_MESSAGE]
+    """No control characters, line ends of any kind or lone surrogates: it is shown in terminals."""
+    printable = "".join(character if character.isprintable() else " " for character in message)
+    return " ".join(printable.split())[:MAX_MESSAGE]
+
+
+def _cut(letter: Outgoing, why: Headers) -> Outgoing:
+    """Drops the end of the value; where that is not enough the original headers, too, and then the key."""
+    value = letter.value or b""
+    cut = (headers.X_CUT_FROM, b"%d" % len(value))
+    for key, kept in ((letter.key, letter.headers), (letter.key, why), (None, why)):
+        bare = replace(letter, value=b"", key=key, headers=(*kept, cut))
+        room = max_record_bytes(letter.topic) - record_bytes(bare) - LENGTH_BYTES
+        if room >= 0:
+            return replace(bare, value=value[:room])
+    raise AssertionError("a reason alone always fits")
