@@ -1,7 +1,5 @@
 """The paragraphs of the Python language reference nearest to a question's vector."""
 
-import base64
-import binascii
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,21 +7,19 @@ import numpy as np
 from corpus import Paragraph, paragraphs
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
-from vectors import kept_vectors
+from vectors import EncodedVector, cached_vectors, unit_vector
 
-from headway.functions import StepContext, StepError
-from headway.minilm import DIMENSIONS
-from schemas.errors import ErrorCode
+from headway.functions import StepContext
 
 CONTEXT_CHARS = 600  # more only confuses a small language model
 
 
 class Query(BaseModel):
-    """`vector` is base64 of 384 little-endian float32, as the embedding class returns them."""
+    """`vector` is the question's, as the embedding class returns it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    vector: str = Field(max_length=4 * DIMENSIONS * 2)
+    vector: EncodedVector
     top_k: int = Field(default=3, ge=1, le=20)
 
 
@@ -58,36 +54,17 @@ _loaded: list[_Index] = []
 def warm_up(home: Path) -> None:
     """Cut the reference into paragraphs and embed them: 17 s the first time, 0.1 s once the home has the vectors."""
     found = paragraphs()
-    vectors = kept_vectors(home, "reference", [paragraph.text for paragraph in found])
+    vectors = cached_vectors(home / "index", "reference", [paragraph.text for paragraph in found])
     _loaded[:] = [_Index(found, vectors)]
 
 
 def retrieve(input: Query, ctx: StepContext) -> Documents:
     """Exact search: one product of all vectors with the question's, 0.2 ms."""
     (index,) = _loaded
-    scores = index.vectors @ _unit(input.vector)
+    scores = index.vectors @ unit_vector(input.vector)
     best = np.argsort(-scores, kind="stable")[: input.top_k]
     documents = tuple(Document(**index.paragraphs[row]._asdict(), score=round(float(scores[row]), 4)) for row in best)
     return Documents(documents=documents, context=_context(documents[0].text))
-
-
-def _unit(encoded: str) -> NDArray[np.float32]:
-    """The vector, scaled to length 1; StepError when it is none."""
-    try:
-        vector = np.frombuffer(base64.b64decode(encoded, validate=True), dtype="<f4")
-    except (binascii.Error, ValueError):
-        raise _refusal("is not base64 of whole float32 numbers") from None
-    if len(vector) != DIMENSIONS:
-        raise _refusal(f"has {len(vector)} numbers")
-    length = float(np.linalg.norm(vector.astype(np.float64)))
-    if not 0 < length < np.inf:
-        raise _refusal("is all zeros, or holds a number that is not finite")
-    return (vector / length).astype(np.float32)
-
-
-def _refusal(why: str) -> StepError:
-    message = f"`vector` {why}: pass one of the embedding class's `vectors`, {DIMENSIONS} float32 as base64"
-    return StepError(message, code=ErrorCode.INVALID_INPUT)
 
 
 def _context(text: str) -> str:

@@ -19,7 +19,7 @@ _WORDS = {
 }  # fmt: skip
 _NAMES = {"pep_msh_pep": "pepperoni mushroom peppers", "prsc_argla": "prosciutto arugula"}
 
-_SEALED = {
+_SEALED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
     "python_enable_replacements": "false",  # else a query reads variables of this process
     "autoinstall_known_extensions": "false",

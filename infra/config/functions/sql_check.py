@@ -10,18 +10,18 @@ from schemas.errors import ErrorCode
 MAX_CHARS = 2_000
 ALLOWED = f"allowed is one SELECT from `{TABLE}` with common aggregates and date parts"
 
-_FUNCTIONS: frozenset[type[exp.Expression]] = frozenset({
-    exp.Abs, exp.Avg, exp.Coalesce, exp.Count, exp.CountIf, exp.Day, exp.Dayname, exp.DayOfWeek, exp.Extract, exp.Hour,
-    exp.Length, exp.Lower, exp.Max, exp.Median, exp.Min, exp.Minute, exp.Month, exp.Monthname, exp.Nullif, exp.Quarter,
-    exp.Rank, exp.Round, exp.RowNumber, exp.Stddev, exp.Sum, exp.Upper, exp.Year,
+_FUNCTIONS: frozenset[type[exp.Expr]] = frozenset({
+    exp.Abs, exp.Avg, exp.Coalesce, exp.Count, exp.CountIf, exp.Day, exp.Dayname, exp.DayOfWeek, exp.Extract,
+    exp.Hour, exp.Length, exp.Lower, exp.Max, exp.Median, exp.Min, exp.Minute, exp.Month, exp.Monthname, exp.Nullif,
+    exp.Quarter, exp.Rank, exp.Round, exp.RowNumber, exp.Stddev, exp.Sum, exp.Upper, exp.Year,
 })  # fmt: skip
 
-_SYNTAX: frozenset[type[exp.Expression]] = frozenset({
+_SYNTAX: frozenset[type[exp.Expr]] = frozenset({
     exp.Add, exp.Alias, exp.And, exp.Between, exp.Boolean, exp.Case, exp.Cast, exp.Column, exp.CTE, exp.DataType,
     exp.DataTypeParam, exp.Distinct, exp.Div, exp.EQ, exp.Filter, exp.From, exp.Group, exp.GT, exp.GTE, exp.Having,
-    exp.Identifier, exp.If, exp.In, exp.Is, exp.Like, exp.Limit, exp.Literal, exp.LT, exp.LTE, exp.Mod, exp.Mul, exp.NEQ,
-    exp.Neg, exp.Not, exp.Null, exp.Offset, exp.Or, exp.Order, exp.Ordered, exp.Paren, exp.Select, exp.Star, exp.Sub,
-    exp.Subquery, exp.Table, exp.TableAlias, exp.Tuple, exp.Var, exp.Where, exp.Window, exp.With,
+    exp.Identifier, exp.If, exp.In, exp.Is, exp.Like, exp.Limit, exp.Literal, exp.LT, exp.LTE, exp.Mod, exp.Mul,
+    exp.NEQ, exp.Neg, exp.Not, exp.Null, exp.Offset, exp.Or, exp.Order, exp.Ordered, exp.Paren, exp.Select, exp.Star,
+    exp.Sub, exp.Subquery, exp.Table, exp.TableAlias, exp.Tuple, exp.Var, exp.Where, exp.Window, exp.With,
 })  # fmt: skip
 
 
@@ -52,7 +52,7 @@ def _only_statement(sql: str) -> exp.Select:
     return statements[0]
 
 
-def _check(node: exp.Expression, tables: set[str]) -> None:
+def _check(node: exp.Expr, tables: set[str]) -> None:
     if isinstance(node, exp.With) and node.recursive:
         raise refusal("a recursive query (WITH RECURSIVE)")
     if isinstance(node, exp.Table) and not _is_plain(node, tables):
@@ -69,7 +69,7 @@ def _is_plain(table: exp.Table, tables: set[str]) -> bool:
     return is_name and table.name.lower() in tables
 
 
-def _name(node: exp.Expression) -> str:
+def _name(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous):
         return f"`{node.name[:60]}`"
     return f"`{node.sql_name().lower() if isinstance(node, exp.Func) else type(node).__name__.lower()}`"
