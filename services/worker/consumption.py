@@ -34,7 +34,7 @@ COMMIT_EVERY_S = 0.5
 DRAIN_S = 2.0
 """How long a revoke waits for running tasks; those that go on keep their claims."""
 IDLE_S = 0.25
-SATURATED_S = 0.003
+SATURATED_S = 0.005
 """How often reserved slots are offered while the others are taken: a wait for records would not hear of a slot."""
 MAX_FAILURES = 5
 RESTART_S = 1.0
@@ -179,12 +179,13 @@ class Consumption:
 
     async def _consume(self) -> None:
         await self._consumer.start()
+        more = True
         while not self._stopping:
             self._desk.enter_parked()
-            taken = await self._round()
-            self._desk.start()
-            if not taken:
-                await self._rest()
+            if not (more and await self._round()):
+                more = await self._rest()
+            if self._desk.start():
+                await asyncio.sleep(0)  # they go first, then the next poll
 
     async def _round(self) -> int:
         """Fills the free slots, lane by lane, with what is there."""
@@ -197,8 +198,8 @@ class Consumption:
             taken += len(records)
         return taken
 
-    async def _rest(self) -> None:
-        """Until something may have come, or a slot is free again."""
+    async def _rest(self) -> bool:
+        """Until something may have come, or a slot is free again; whether there may be more than was taken."""
         self._desk.changed.clear()
         wait_s = min(IDLE_S, self._desk.due_in)
         free = self._free()
@@ -206,11 +207,15 @@ class Consumption:
         if not idle:
             await self._until_changed(wait_s)
             await self._poll((), 0, 0.0)
-        elif any(self._assignment.owns(lane) and not free[lane] for lane in LANES):
+            return True
+        if any(self._assignment.owns(lane) and not free[lane] for lane in LANES):
             await self._until_changed(min(wait_s, SATURATED_S))
-        else:
-            open_ = [tp for lane in idle for tp in self._assignment.open(lane)]
-            self._charge(await self._poll(open_, min(free[lane] for lane in idle), wait_s))
+            return True
+        open_ = [tp for lane in idle for tp in self._assignment.open(lane)]
+        limit = min(free[lane] for lane in idle)
+        records = await self._poll(open_, limit, wait_s)
+        self._charge(records)
+        return len(records) == limit
 
     def _charge(self, records: Sequence[Record]) -> None:
         """Takes records that came by any lane."""

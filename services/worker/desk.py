@@ -106,11 +106,14 @@ class Desk:
         while (entry := self._parking.peek(now)) and self._slots.free(entry.attempt.lane):
             self._enter(self._parking.pop())
 
-    def start(self) -> None:
-        """Starts every batch that should not wait."""
+    def start(self) -> bool:
+        """Starts every batch that should not wait; whether there was one."""
+        started = False
         while batch := self._batcher.next(self._monotonic(), idle=not self._flying):
             self._flying += 1
             self._spawn(self._process(batch))
+            started = True
+        return started
 
     def give_up_waiting(self) -> None:
         """Lets go of what has not begun: its next owner begins it."""

@@ -1,0 +1,142 @@
+"""The composition root of a worker: its queues' engines, and the loops that feed them."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+from schemas.models import Queue
+from schemas.topics import CONFIG
+from services.chassis.app import App, run_service
+from services.chassis.blobs import FolderBlobStore, Outputs
+from services.chassis.config.live import LiveConfig
+from services.chassis.config.topic import ConfigFollower
+from services.chassis.fleet import FleetPublisher
+from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
+from services.chassis.kafka.connection import Connection
+from services.chassis.kafka.log_reader import LogReader
+from services.chassis.kafka.types import ConsumerSettings, KafkaError, RebalanceListener
+from services.chassis.redis import connect
+from services.chassis.settings import SettingsError, secret
+from services.worker.adapters.redis_claims import RedisClaimStore
+from services.worker.adapters.redis_dead_runs import RedisDeadRuns
+from services.worker.claims import Claims
+from services.worker.domain.engine import Engine
+from services.worker.ended_runs import EndedRuns
+from services.worker.engines.registry import build_engine
+from services.worker.handlers import Surroundings
+from services.worker.member import Member, Name
+from services.worker.settings import WorkerSettings
+
+STATUS_EVERY_S = 2.0
+LEAVE_S = 1.0
+"""Of the time to drain: for the last commits, and to leave the groups."""
+
+
+def main(labels: Sequence[str], config: Path | None = None) -> int:
+    """Runs one worker for these queues (`class`, or `class.backend`) to its end; the exit code."""
+    return run_service(WorkerSettings, partial(serve, labels=labels), config)
+
+
+async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
+    """Builds the parts, runs them, and drains when asked to stop."""
+    connection = Connection.of(app.kafka, app.instance)
+    async with AsyncExitStack() as stack:
+        producer = AioKafkaProducer(connection)
+        await producer.start()
+        stack.push_async_callback(producer.stop)
+        app.component("producer", _alive(producer))
+        config = await _configuration(app, connection)
+        if config is None:
+            return
+        wanted = named(list(config.queues.values()), labels)
+
+        redis = connect(app.redis)
+        stack.push_async_callback(redis.aclose)
+        blobs = FolderBlobStore(app.plane.blob_folder)
+        stack.callback(blobs.close)
+        claims = Claims(RedisClaimStore(redis, app.instance))
+        around = Surroundings(producer, app.clock, Outputs(blobs), claims)
+        ended = EndedRuns()
+
+        def consumer(settings: ConsumerSettings, listener: RebalanceListener) -> AioKafkaConsumer:
+            return AioKafkaConsumer(connection, settings, listener)
+
+        members = []
+        for queue in wanted:
+            engine = _engine(app, queue)
+            stack.push_async_callback(engine.stop)
+            members.append(Member(queue, engine, around, ended, consumers=consumer, metrics=app.metrics))
+
+        name = Name(app.instance, app.settings.host)
+        publisher = FleetPublisher(producer, app.clock, lambda: [m.status(name) for m in members], STATUS_EVERY_S)
+        await publisher.publish()  # from its acknowledgement the clock learns the time
+        app.component("fleet", _tell(app, publisher))
+        app.component("claims", claims.keep(ended.add))
+        app.component("ended-runs", ended.follow(RedisDeadRuns(redis)))
+        for member in members:
+            app.readiness.add(member.queue.label, member.why_not_ready)
+            app.component(f"{member.queue.label}-engine", member.watch())
+            app.component(member.queue.label, member.run())
+        await app.stopping.wait()
+        publisher.hurry()
+        time_left_s = max(0.1, app.settings.drain_timeout_s - LEAVE_S)
+        await asyncio.gather(*(member.drain(time_left_s) for member in members))
+        await claims.release()
+
+
+def named(queues: Sequence[Queue], labels: Sequence[str]) -> list[Queue]:
+    """Those with these labels, fast classes first. Raises SettingsError for one that is not configured."""
+    known = {queue.label: queue for queue in queues}
+    unknown = [label for label in labels if label not in known]
+    if unknown or not labels:
+        names = ", ".join(sorted(known)) or "none"
+        raise SettingsError(f"no model class {', '.join(unknown) or 'given'}; configured are: {names}")
+    return sorted((known[label] for label in dict.fromkeys(labels)), key=lambda queue: queue.rank != "fast")
+
+
+def _engine(app: App[WorkerSettings], queue: Queue) -> Engine:
+    return build_engine(
+        queue.engine,
+        slots=queue.slots,
+        home=app.plane.home,
+        functions_folder=(app.plane.config or Path()) / "functions",
+        secret=secret,
+    )
+
+
+async def _configuration(app: App[WorkerSettings], connection: Connection) -> LiveConfig | None:
+    """The configuration in force, awaited; None when told to stop first.
+
+    Later revisions are not followed: a host replaces the workers whose class has changed.
+    """
+    settings = ConsumerSettings(group=None, topics=(CONFIG,))
+    reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener))
+    await reader.start()
+    follower = ConfigFollower(reader)
+    waits = [asyncio.create_task(work) for work in (follower.first(), follower.run(), app.stopping.wait())]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if waits[1].done():
+            waits[1].result()
+        return follower.live
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+        await reader.stop()
+
+
+async def _alive(producer: AioKafkaProducer) -> None:
+    """Raises ProducerDeadError when the producer is: nothing this process does can be reported any more."""
+    await asyncio.shield(producer.dead)
+
+
+async def _tell(app: App[WorkerSettings], publisher: FleetPublisher) -> None:
+    """Until the end, when the producer stops first."""
+    try:
+        await publisher.run()
+    except KafkaError:
+        if not app.stopping.is_set():
+            raise

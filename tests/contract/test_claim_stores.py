@@ -1,0 +1,230 @@
+"""What every claim store does, the one in Redis and its twin alike."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+from redis.asyncio import Redis
+
+from schemas.redis_keys import claim_key, dead_run_key
+from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
+from services.worker.adapters.redis_claims import RedisClaimStore
+from services.worker.domain.ports import LEASE_S, Answer, Claim, ClaimStore, ClaimsUnavailable, Done, Verdict
+
+RUN, DONE, DEAD = (Answer(verdict) for verdict in (Verdict.RUN, Verdict.DONE, Verdict.DEAD))
+
+
+@dataclass
+class Subject:
+    """A store as its owners see it, and the powers of the world outside."""
+
+    owner: Callable[[str], ClaimStore]
+    end_lease: Callable[[Claim], Awaitable[None]]
+    end_run: Callable[[str], Awaitable[None]]
+    lose: Callable[[Claim], Awaitable[None]]
+    keeps_s: Callable[[Claim], Awaitable[float]]
+
+
+@pytest.fixture
+def in_memory() -> Subject:
+    now = 0.0
+    shelf = Shelf(lambda: now)
+
+    async def end_lease(claim: Claim) -> None:
+        nonlocal now
+        now += LEASE_S
+
+    async def end_run(run_id: str) -> None:
+        shelf.dead.add(run_id)
+
+    async def lose(claim: Claim) -> None:
+        shelf.flush()
+
+    async def keeps_s(claim: Claim) -> float:
+        entry = shelf.get(claim)
+        return entry.ends_at - now if entry else 0.0
+
+    return Subject(lambda name: InMemoryClaimStore(shelf, name), end_lease, end_run, lose, keeps_s)
+
+
+@pytest.fixture
+async def in_redis(redis_url: str) -> AsyncIterator[Subject]:
+    redis = Redis.from_url(redis_url, decode_responses=True)
+
+    async def end_lease(claim: Claim) -> None:
+        await redis.pexpire(claim_key(claim.run_id, claim.step), 1)
+        async with asyncio.timeout(5):
+            while await redis.exists(claim_key(claim.run_id, claim.step)):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    async def end_run(run_id: str) -> None:
+        await redis.set(dead_run_key(run_id), 1)
+
+    async def lose(claim: Claim) -> None:
+        await redis.delete(claim_key(claim.run_id, claim.step))
+
+    async def keeps_s(claim: Claim) -> float:
+        return float(await redis.pttl(claim_key(claim.run_id, claim.step))) / 1_000
+
+    yield Subject(lambda name: RedisClaimStore(redis, name), end_lease, end_run, lose, keeps_s)
+    await redis.aclose()
+
+
+@pytest.fixture(params=["in_memory", pytest.param("in_redis", marks=pytest.mark.kafka)])
+def subject(request: pytest.FixtureRequest) -> Subject:
+    found: Subject = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def claim() -> Claim:
+    return Claim(str(uuid.uuid4()), "answer", 2)
+
+
+def attempt(claim: Claim, number: int) -> Claim:
+    return Claim(claim.run_id, claim.step, number)
+
+
+async def test_a_free_step_is_ours_for_a_lease(subject: Subject, claim: Claim) -> None:
+    assert await subject.owner("a").claim([claim]) == [RUN]
+    assert LEASE_S - 1 < await subject.keeps_s(claim) <= LEASE_S
+
+
+async def test_what_is_ours_can_be_claimed_again(subject: Subject, claim: Claim) -> None:
+    ours = subject.owner("a")
+    await ours.claim([claim])
+    assert await ours.claim([claim]) == [RUN]
+
+
+async def test_another_owner_learns_how_long_to_wait(subject: Subject, claim: Claim) -> None:
+    await subject.owner("a").claim([claim])
+    [answer] = await subject.owner("b").claim([claim])
+    assert answer.verdict is Verdict.HELD
+    assert 0 < answer.wait_s <= LEASE_S
+
+
+async def test_a_lease_that_ended_is_free(subject: Subject, claim: Claim) -> None:
+    await subject.owner("a").claim([claim])
+    await subject.end_lease(claim)
+    assert await subject.owner("b").claim([claim]) == [RUN]
+
+
+async def test_a_newer_attempt_takes_over(subject: Subject, claim: Claim) -> None:
+    await subject.owner("a").claim([claim])
+    assert await subject.owner("b").claim([attempt(claim, 3)]) == [RUN]
+
+
+async def test_an_older_attempt_is_superseded(subject: Subject, claim: Claim) -> None:
+    await subject.owner("a").claim([claim])
+    assert await subject.owner("b").claim([attempt(claim, 1)]) == [DONE]
+    assert await subject.owner("a").claim([attempt(claim, 1)]) == [DONE]
+
+
+async def test_a_done_attempt_is_skipped_and_a_newer_one_is_not(subject: Subject, claim: Claim) -> None:
+    await subject.owner("a").claim([claim])
+    await subject.owner("a").finish([Done(claim, 60.0)])
+    assert await subject.owner("b").claim([claim]) == [DONE]
+    assert await subject.owner("a").claim([claim]) == [DONE]
+    assert await subject.owner("b").claim([attempt(claim, 3)]) == [RUN]
+
+
+async def test_done_is_remembered_for_as_long_as_asked(subject: Subject, claim: Claim) -> None:
+    await subject.owner("a").finish([Done(claim, 60.0)])
+    assert 59 < await subject.keeps_s(claim) <= 60
+
+
+async def test_the_end_of_an_old_attempt_leaves_the_newer_one_alone(subject: Subject, claim: Claim) -> None:
+    old, new = subject.owner("a"), subject.owner("b")
+    await old.claim([claim])
+    await new.claim([attempt(claim, 3)])
+    await old.finish([Done(claim, 60.0)])
+    await old.release([claim])
+    [answer] = await subject.owner("c").claim([attempt(claim, 3)])
+    assert answer.verdict is Verdict.HELD
+
+
+async def test_a_run_that_is_over_cannot_be_claimed(subject: Subject, claim: Claim) -> None:
+    await subject.end_run(claim.run_id)
+    assert await subject.owner("a").claim([claim]) == [DEAD]
+
+
+async def test_renewal_says_which_runs_are_over(subject: Subject, claim: Claim) -> None:
+    ours, other = subject.owner("a"), Claim(str(uuid.uuid4()), "answer", 1)
+    await ours.claim([claim, other])
+    await subject.end_run(claim.run_id)
+    assert await ours.renew([claim, other]) == [False, True]
+
+
+async def test_renewal_makes_a_claim_again_that_was_lost_with_the_store(subject: Subject, claim: Claim) -> None:
+    ours = subject.owner("a")
+    await ours.claim([claim])
+    await subject.lose(claim)
+    await ours.renew([claim])
+    [answer] = await subject.owner("b").claim([claim])
+    assert answer.verdict is Verdict.HELD
+
+
+async def test_renewal_never_takes_from_another(subject: Subject, claim: Claim) -> None:
+    ours, theirs = subject.owner("a"), subject.owner("b")
+    await ours.claim([claim])
+    await subject.end_lease(claim)
+    await theirs.claim([claim])
+    await ours.renew([claim])
+    [answer] = await ours.claim([claim])
+    assert answer.verdict is Verdict.HELD
+
+
+async def test_renewal_does_not_forget_that_it_is_done(subject: Subject, claim: Claim) -> None:
+    ours = subject.owner("a")
+    await ours.claim([claim])
+    await ours.finish([Done(claim, 60.0)])
+    await ours.renew([claim])
+    assert await ours.claim([claim]) == [DONE]
+
+
+async def test_what_is_released_is_free_at_once(subject: Subject, claim: Claim) -> None:
+    await subject.owner("a").claim([claim])
+    await subject.owner("a").release([claim])
+    assert await subject.owner("b").claim([claim]) == [RUN]
+
+
+async def test_nobody_releases_what_another_holds(subject: Subject, claim: Claim) -> None:
+    await subject.owner("a").claim([claim])
+    await subject.owner("b").release([claim])
+    [answer] = await subject.owner("b").claim([claim])
+    assert answer.verdict is Verdict.HELD
+
+
+async def test_many_are_answered_in_their_order(subject: Subject, claim: Claim) -> None:
+    held, done, free = (Claim(str(uuid.uuid4()), "answer", 1) for _ in range(3))
+    await subject.owner("a").claim([held])
+    await subject.owner("a").finish([Done(done, 60.0)])
+    await subject.end_run(claim.run_id)
+    answers = await subject.owner("b").claim([held, done, claim, free])
+    assert [answer.verdict for answer in answers] == [Verdict.HELD, Verdict.DONE, Verdict.DEAD, Verdict.RUN]
+
+
+async def test_nothing_may_be_asked(subject: Subject) -> None:
+    ours = subject.owner("a")
+    assert await ours.claim([]) == []
+    assert await ours.renew([]) == []
+    await ours.finish([])
+    await ours.release([])
+
+
+async def test_a_store_that_is_not_there_says_so(claim: Claim) -> None:
+    redis = Redis.from_url("redis://127.0.0.1:1")
+    away = Shelf(lambda: 0.0)
+    away.away = True
+    for store in (RedisClaimStore(redis, "a"), InMemoryClaimStore(away, "a")):
+        for call in (
+            store.claim([claim]),
+            store.renew([claim]),
+            store.finish([Done(claim, 1.0)]),
+            store.release([claim]),
+        ):
+            with pytest.raises(ClaimsUnavailable):
+                await call
+    await redis.aclose()

@@ -1,0 +1,137 @@
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from services.chassis.clock import LogClock
+from services.worker import engine_life as module
+from services.worker.domain.engine import Call, EngineUnavailable, Outcome
+from services.worker.engine_life import EngineLife, EngineLostError
+
+
+class FakeEngine:
+    """An engine whose health a test decides."""
+
+    max_batch = 1
+
+    def __init__(self) -> None:
+        self.starts = self.checks = 0
+        self.ill = False
+        self.heals = True
+
+    async def start(self) -> None:
+        self.starts += 1
+        if self.ill and self.heals:
+            self.ill = False
+
+    async def health(self) -> None:
+        self.checks += 1
+        if self.ill:
+            raise EngineUnavailable("ill")
+
+    async def infer(self, calls: Sequence[Call]) -> list[Outcome]:
+        raise NotImplementedError
+
+    async def sleep(self) -> None: ...
+
+    async def wake(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+class Case:
+    """One engine's life, on a clock that the test holds."""
+
+    def __init__(self) -> None:
+        self.now, self.busy = 100.0, False
+        self.engine = FakeEngine()
+        self.starts: list[float] = []
+        clock = LogClock(lambda: self.now)
+        clock.observe(5_000)
+        self.life = EngineLife("llm", self.engine, clock, self.starts.append, lambda: self.now)
+        self.watch = asyncio.create_task(self.life.watch(lambda: self.busy))
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not true():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    async def rounds(self, count: int = 5) -> None:
+        """So many health intervals pass."""
+        await asyncio.sleep(count * module.HEALTH_EVERY_S)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEALTH_EVERY_S", 0.01)
+    monkeypatch.setattr(module, "PROGRESS_EVERY_S", 0.001)
+
+
+async def test_an_engine_is_available_once_it_has_answered() -> None:
+    case = Case()
+    assert (case.life.state, case.life.available, case.life.ready_at) == ("starting", False, None)
+    await case.life.start()
+    assert (case.life.state, case.life.available, case.life.ready_at) == ("warm", True, 5_000)
+    assert case.starts == [0.0]
+
+
+async def test_an_engine_that_does_not_start_says_why() -> None:
+    case = Case()
+    case.engine.ill, case.engine.heals = True, False
+    with pytest.raises(EngineUnavailable, match="ill"):
+        await case.life.start()
+    assert not case.life.available
+
+
+async def test_an_idle_engine_is_checked() -> None:
+    case = Case()
+    await case.life.start()
+    case.now += 1.0
+    await case.until(lambda: case.engine.checks > 1)
+
+
+async def test_a_busy_engine_and_one_that_just_answered_are_not() -> None:
+    case = Case()
+    await case.life.start()
+    await case.rounds()
+    case.now, case.busy = case.now + 1.0, True
+    await case.rounds()
+    assert case.engine.checks == 1
+
+
+async def test_a_suspect_gets_no_work_until_it_is_checked() -> None:
+    case = Case()
+    await case.life.start()
+    case.life.suspect(None)
+    assert not case.life.available
+    await case.until(lambda: case.life.available)
+    assert case.engine.checks == 2
+
+
+async def test_a_suspect_is_left_in_peace_for_as_long_as_it_asks() -> None:
+    case = Case()
+    await case.life.start()
+    case.life.suspect(0.1)
+    await case.rounds(5)
+    assert case.engine.checks == 1
+    await case.until(lambda: case.life.available)
+
+
+async def test_an_ill_engine_is_started_anew() -> None:
+    case = Case()
+    await case.life.start()
+    case.engine.ill = True
+    case.life.suspect(None)
+    await case.until(lambda: case.life.available)
+    assert case.engine.starts == 2
+    assert len(case.starts) == 2
+
+
+async def test_one_that_does_not_heal_ends_its_worker() -> None:
+    case = Case()
+    await case.life.start()
+    case.engine.ill, case.engine.heals = True, False
+    case.life.suspect(None)
+    with pytest.raises(EngineLostError, match="llm is lost: ill"):
+        await case.watch
+    assert case.life.state == "failed"
