@@ -18,7 +18,7 @@ class ServiceStatus(FleetMessage):
 
     type: Literal["service-status"] = "service-status"
     service: str
-    revision: int | None = Field(description="The configuration revision in force; none yet: null.")
+    revision: int | None = Field(default=None, description="The configuration revision in force; none yet: null.")
 
 
 class OpenRuns(FleetMessage):
@@ -38,7 +38,7 @@ class WorkerStatus(FleetMessage):
     state: Literal["starting", "warm", "asleep", "draining", "failed"]
     slots: int = Field(ge=0)
     busy: int = Field(ge=0)
-    ready_at: LogTime | None = Field(description="When the engine became ready.")
+    ready_at: LogTime | None = Field(default=None, description="When the engine became ready.")
     committed: dict[int, int] = Field(default_factory=dict, description="Next offset by task partition it owns.")
     service_ms: float | None = Field(default=None, ge=0, description="Recent mean of engine time a task.")
 

@@ -29,7 +29,7 @@ class UsageRecord(RunMessage):
     usage_id: str = Field(description="uuid5(run id): a repeat is a no-op.")
     request_id: str
     pipeline: str
-    pipeline_version: int | None
+    pipeline_version: int | None = None
     status: RunStatus
     cost_usd: float = Field(ge=0)
     by_step: dict[str, StepCost] = Field(default_factory=dict)
