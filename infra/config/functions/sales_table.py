@@ -3,14 +3,22 @@
 One row is one pizza sold in 2015: 49,574 of them in 21,350 orders.
 """
 
+import csv
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import duckdb
 from once import made_once
 
+if TYPE_CHECKING:
+    import duckdb
+
 TABLE = "sales"
+
+Cell = str | float | int | bool | None
+"""A value of a row, as JSON has it."""
+
 COLUMNS = ("order_id", "date", "time", "pizza", "size", "type", "price")
 
 _WORDS = {
@@ -33,8 +41,16 @@ _SEALED: dict[str, str | bool | int | float | list[str]] = {
 """Whatever SQL reaches it, the database can read its one table and nothing else of the machine."""
 
 
-def connect(home: Path) -> duckdb.DuckDBPyConnection:
+def pizza_names() -> list[str]:
+    """The names in the table, sorted."""
+    with _source().open(encoding="utf-8", newline="") as file:
+        return sorted({display_name(row["name"]) for row in csv.DictReader(file)})
+
+
+def connect(home: Path) -> "duckdb.DuckDBPyConnection":
     """A sealed, read-only connection; the file is made from the package's CSV the first time, 0.2 s."""
+    import duckdb
+
     source = _source()
     digest = sha256(source.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
     path = made_once(home / "index" / f"{TABLE}-{digest}.duckdb", lambda part: _make(source, part))
@@ -55,6 +71,8 @@ def _source() -> Path:
 
 
 def _make(source: Path, part: Path) -> None:
+    import duckdb
+
     with duckdb.connect(str(part)) as database:
         database.execute("CREATE TABLE codes AS SELECT * FROM read_csv(?, header = true)", [str(source)])
         codes = [code for (code,) in database.execute("SELECT DISTINCT name FROM codes").fetchall()]

@@ -8,7 +8,7 @@ from threading import Timer
 
 import duckdb
 from pydantic import BaseModel, ConfigDict, Field
-from sales_table import COLUMNS, TABLE, connect
+from sales_table import COLUMNS, TABLE, Cell, connect
 from sql_check import MAX_CHARS, checked, refusal
 
 from headway.functions import StepContext, StepError
@@ -16,8 +16,6 @@ from schemas.errors import ErrorCode
 
 MAX_ROWS = 200
 MAX_SECONDS = 2.0
-
-Cell = str | float | int | bool | None
 
 
 class Query(BaseModel):

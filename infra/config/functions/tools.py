@@ -8,9 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headway.functions import StepContext
 
-MIN_SCORE = 0.45
-"""Cosine below which a paragraph is not about the question: measured ≥ 0.52 for right ones, ≤ 0.42 off topic."""
-
 MIN_SUPPORT = 0.9
 """Share of a sentence's words that one source sentence must have, in the same order."""
 
@@ -33,11 +30,10 @@ class Source(BaseModel):
 
     id: str
     text: str
-    score: float
 
 
 class Phrasing(BaseModel):
-    """What a model said (`text`, empty when it said nothing) about what was retrieved, the best first."""
+    """What a model said (`text`, empty when it said nothing), and the paragraphs it had, the best first."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -71,7 +67,7 @@ def grounded(input: Phrasing, ctx: StepContext) -> Grounded:
     Where nothing is left, or less of the question than the best sentence of the best paragraph has, that
     sentence is the answer.
     """
-    if not input.documents or input.documents[0].score < MIN_SCORE:
+    if not input.documents:
         return Grounded(answer=NO_ANSWER, grounded=False, quote="", source=None)
     asked = frozenset(_words(input.question))
     quote = max(_sentences(input.documents[0]), key=lambda sentence: len(asked.intersection(sentence.words)))
