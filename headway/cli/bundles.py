@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Any
 
-from schemas.base import Priority
+from schemas.base import Json, Priority
 from schemas.config import Bundle
-from schemas.models import LlamaCppEngine, ModelClass, OnnxEngine, Queue, SimulatedEngine, queues
+from schemas.models import Backend, LlamaCppEngine, ModelClass, OnnxEngine, Queue, SimulatedEngine, queues
 
 _VECTOR = struct.pack("<384f", 1.0, *[0.0] * 383)
-STAND_INS = {
+STAND_INS: Mapping[type, Json] = {
     OnnxEngine: {"vectors": [b64encode(_VECTOR).decode()], "dimensions": 384},
     LlamaCppEngine: {"text": "(simulated)", "finish_reason": "stop"},
 }
@@ -59,20 +59,20 @@ def _diff(was: Any, becomes: Any) -> Iterator[str]:
     )
 
 
-def moved_partitions(old: Mapping[str, ModelClass], new: Mapping[str, ModelClass]) -> dict[Queue, list[int]]:
+def moved_partitions(old: Mapping[str, ModelClass], new: Mapping[str, ModelClass]) -> list[tuple[Queue, list[int]]]:
     """Partitions of the queues of `old` that stand in another lane, or in none, in `new`: they must hold no work.
 
     Work in them would be served in the wrong lane, or by nobody.
     """
     after = {queue.topic: queue for queue in queues(new)}
-    moved: dict[Queue, list[int]] = {}
+    moved: list[tuple[Queue, list[int]]] = []
     for queue in queues(old):
         if (kept := after.get(queue.topic)) is not None:
             listed = (tp for lane in Priority for tp in queue.lanes.of(lane) if tp not in kept.lanes.of(lane))
-            moved[queue] = sorted(listed)
+            moved.append((queue, sorted(listed)))
         else:
-            moved[queue] = list(range(queue.lanes.count))
-    return {queue: partitions for queue, partitions in moved.items() if partitions}
+            moved.append((queue, list(range(queue.lanes.count))))
+    return [(queue, partitions) for queue, partitions in moved if partitions]
 
 
 def without_models(bundle: Bundle) -> Bundle:
@@ -92,12 +92,11 @@ def classes_with_models(bundle: Bundle) -> list[str]:
 
 
 def _simulated(model_class: ModelClass) -> ModelClass:
-    backends = tuple(
-        backend.model_copy(
-            update={"engine": SimulatedEngine(kind="simulated", output=STAND_INS[type(backend.engine)])}
-        )
-        if type(backend.engine) in STAND_INS
-        else backend
-        for backend in model_class.backends
-    )
-    return model_class.model_copy(update={"backends": backends})
+    return model_class.model_copy(update={"backends": tuple(map(_stand_in, model_class.backends))})
+
+
+def _stand_in(backend: Backend) -> Backend:
+    answer = STAND_INS.get(type(backend.engine))
+    if answer is None:
+        return backend
+    return backend.model_copy(update={"engine": SimulatedEngine(kind="simulated", output=answer)})

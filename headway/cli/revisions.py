@@ -48,7 +48,7 @@ async def open_history(broker: Connection) -> AsyncIterator[ConfigHistory]:
 async def prepare(broker: Connection, old: Bundle, new: Bundle) -> None:
     """Creates what `new` needs. A CliError if a partition that would change lanes holds work."""
     async with Admin(broker) as admin:
-        for queue, partitions in moved_partitions(old.model_classes, new.model_classes).items():
+        for queue, partitions in moved_partitions(old.model_classes, new.model_classes):
             await _require_drained(admin, queue, partitions)
         topics = all_topics(new.model_classes, new.tenants)
         for change in await admin.reconcile(topics, KafkaSettings.load().replication_factor):
