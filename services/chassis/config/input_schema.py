@@ -186,7 +186,9 @@ def _complaint(error: ValidationError) -> str:
             present: Any = error.instance
             return f"lacks the field `{next(name for name in wanted if name not in present)}`"
         case "additionalProperties" | "unevaluatedProperties":
-            return "has a field that is not allowed"
+            known: Any = error.schema
+            names = ", ".join(f"`{name}`" for name in known.get("properties", {}))
+            return f"has a field that is not allowed; it can have {names or 'none'}"[:400]
         case None:
             return "holds a field that is not allowed"
     complaint = _COMPLAINTS.get(str(error.validator), f"does not satisfy `{error.validator}`")

@@ -82,7 +82,11 @@ def test_a_keyword_that_is_nearly_one_is_a_warning() -> None:
         ({"properties": {"l": {"items": {"type": "string"}}}}, {"l": ["a", 7]}, "`input.l[1]` must be of type"),
         ({"properties": {"l": {"maxItems": 1}}}, {"l": [SECRET, 2]}, "`input.l` must have at most 1 elements"),
         ({"properties": {"l": {"uniqueItems": True}}}, {"l": [SECRET] * 2}, "`input.l` must not hold the same"),
-        ({"additionalProperties": False}, {SECRET: 1}, "`input` has a field that is not allowed"),
+        ({"additionalProperties": False}, {SECRET: 1}, "`input` has a field that is not allowed; it can have none"),
+        (
+            {"additionalProperties": False, "properties": {"a": {}, "b": {}}}, {SECRET: 1},
+            "`input` has a field that is not allowed; it can have `a`, `b`",
+        ),
         ({"unevaluatedProperties": False}, {SECRET: 1}, "`input` has a field that is not allowed"),
         ({"additionalProperties": {"type": "string"}}, {"a b " + SECRET: 1}, "`input.…` must be of type string"),
         ({"anyOf": [{"type": "null"}, {"type": "array"}]}, {"a": SECRET}, "`input` has none of the allowed forms"),
