@@ -2,9 +2,14 @@
 
 import asyncio
 import contextlib
+import math
+import signal
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
+from headway.cli.output import say
 from headway.plane.endpoints import Endpoints
 from headway.plane.ports import HOST, PortMode, choose_ports
 from headway.plane.service import ServiceSpec, SetupSpec
@@ -13,6 +18,7 @@ from headway.plane.supervisor import Plane, Progress
 HOST_READY_TIMEOUT_S = 600.0
 """The first start of real models builds their indexes."""
 PROBE_S = 0.5
+ONE_WISH_S = 1.0
 
 
 class EmbeddedPlane:
@@ -55,6 +61,30 @@ class EmbeddedPlane:
             await asyncio.sleep(PROBE_S)
             if waits := await _why_not_ready(self._host_port):
                 self._on_progress("host", "starting", waits)
+
+
+def run_foreground(work: Coroutine[Any, Any, None]) -> None:
+    """Runs `work` until its end, or until SIGINT or SIGTERM cancel it: then it has stopped what it started."""
+    try:
+        asyncio.run(_cancellable(work))
+    except asyncio.CancelledError:
+        say("stopped")
+
+
+async def _cancellable(work: Coroutine[Any, Any, None]) -> None:
+    """One wish may come as several signals at once; only a later one means `do not wait for the orderly end`."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    asked = -math.inf
+
+    def ask() -> None:
+        nonlocal asked
+        if task is not None and loop.time() - asked > ONE_WISH_S:
+            task.cancel()
+        asked = loop.time()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ask)
+    await work
 
 
 def _service(name: str, metrics_port: int, folder: str) -> ServiceSpec:

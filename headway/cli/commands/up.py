@@ -34,10 +34,8 @@ def up(
     Kafka, Valkey, the services and their workers are children of this process: none survives it. The
     configuration folder is applied first, if it changed.
     """
-    import asyncio
-
     from headway.cli.bundles import classes_with_models
-    from headway.cli.embedded import EmbeddedPlane
+    from headway.cli.embedded import EmbeddedPlane, run_foreground
     from headway.cli.folders import default_folder, require_valid
     from headway.cli.progress import StartProgress
 
@@ -46,33 +44,16 @@ def up(
     if not models:
         say(f"simulated, with answers that mean nothing: {', '.join(classes_with_models(bundle)) or 'nothing'}")
     progress = StartProgress()
-    asyncio.run(stay_up(EmbeddedPlane(home, folder, progress, ports=ports, models=models), progress))
+    run_foreground(_stay_up(EmbeddedPlane(home, folder, progress, ports=ports, models=models), progress))
 
 
-async def stay_up(plane: EmbeddedPlane, progress: StartProgress) -> None:
-    """Starts it, says where it is, and stops it when asked to, or when it cannot go on (PlaneError)."""
-    import asyncio
-
-    stop_when_asked()
+async def _stay_up(plane: EmbeddedPlane, progress: StartProgress) -> None:
+    """Starts it, says where it is, and stops it when cancelled, or when it cannot go on (PlaneError)."""
     began = time.monotonic()
     try:
         with progress:
-            endpoints = await plane.start()
-        say(
-            f"up in {time.monotonic() - began:.1f} s: kafka {endpoints.kafka}, redis {endpoints.redis}. Ctrl-C stops."
-        )
+            found = await plane.start()
+        say(f"up in {time.monotonic() - began:.1f} s: kafka {found.kafka}, redis {found.redis}. Ctrl-C stops.")
         await plane.wait()
-    except asyncio.CancelledError:
+    finally:
         await plane.stop()
-        say("stopped")
-
-
-def stop_when_asked() -> None:
-    """SIGINT and SIGTERM cancel the calling task."""
-    import asyncio
-    import signal
-
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
