@@ -48,7 +48,7 @@ def _pipeline(pipeline: DraftPipeline, draft: Draft) -> Iterator[Finding]:
         yield from _after(step, pipeline.step_ids)
         yield from _timeout(step)
         if draft.models is not None:
-            yield from _targets(step, draft.backends())
+            yield from _targets(step, draft.backends)
     yield from _cycles(pipeline)
     if isinstance(schema := pipeline.raw.get("input"), dict):
         for finding in schema_findings(schema):
@@ -149,7 +149,7 @@ def _needs(step: DraftStep, ids: Collection[str]) -> set[str]:
             needed |= compile_condition(text, ids).references()
         except ExpressionError:
             continue
-    return needed & set(ids)
+    return needed.intersection(ids)
 
 
 def find_cycles(needs: Mapping[str, Collection[str]]) -> Iterator[list[str]]:

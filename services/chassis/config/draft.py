@@ -5,6 +5,7 @@ The checks read drafts, so that one mistake does not hide the next.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pydantic import ValidationError
@@ -61,7 +62,7 @@ class DraftStep:
                 yield (*self.path, key), text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DraftPipeline:
     """A pipeline as written."""
 
@@ -69,18 +70,18 @@ class DraftPipeline:
     """Where it is, for people: its file, or its name."""
     raw: Mapping[str, Json]
 
-    @property
+    @cached_property
     def steps(self) -> list[DraftStep]:
         """Those that are objects."""
         found = enumerate(elements(self.raw.get("steps")))
         return [DraftStep(index, step) for index, step in found if isinstance(step, dict)]
 
-    @property
-    def step_ids(self) -> list[str]:
-        return [step.id for step in self.steps if step.id is not None]
+    @cached_property
+    def step_ids(self) -> frozenset[str]:
+        return frozenset(step.id for step in self.steps if step.id is not None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Draft:
     """All of a configuration. `models` is None when its file could not be read: nothing is known of it then."""
 
@@ -112,6 +113,7 @@ class Draft:
                 continue
         return found
 
+    @cached_property
     def backends(self) -> dict[str, list[str]]:
         """Names of the backends by class, as far as they can be read."""
         return {
