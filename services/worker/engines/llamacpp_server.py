@@ -33,6 +33,7 @@ def _serve(model: str, slots: int, context: int, threads: int, api_key: str) -> 
     params.n_parallel = slots
     params.n_ctx = context
     params.cpuparams.n_threads = threads
+    params.n_batch = 256  # between two batches calls are aborted, and others get their token
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [api_key]

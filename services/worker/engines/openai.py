@@ -22,7 +22,7 @@ from services.worker.domain.engine import (
 from services.worker.engines.outcomes import answer_each, health_call, read_input, require_result
 
 MAX_TOKENS = 4_096
-MAX_ANSWER_BYTES = 1 << 20
+MAX_ANSWER_BYTES = 4 << 20  # 4,096 chunks of a token, each in a JSON object of some hundred bytes
 MAX_FORMAT_BYTES = 16_384
 CONNECT_TIMEOUT_S = 5.0
 _TOO_LONG = frozenset(("exceed_context_size_error", "context_length_exceeded"))
@@ -81,17 +81,22 @@ class _Usage(_Lenient):
         )
 
 
-class _Message(_Lenient):
+class _Said(_Lenient):
     content: str | None = None
 
 
 class _Choice(_Lenient):
-    message: _Message
+    """Of a chunk it has a `delta`, of a whole answer a `message`."""
+
+    delta: _Said | None = None
+    message: _Said | None = None
     finish_reason: str | None = None
 
 
-class _Answer(_Lenient):
-    choices: Annotated[list[_Choice], Field(min_length=1)]
+class _Chunk(_Lenient):
+    """A part of an answer, or all of it."""
+
+    choices: list[_Choice]
     usage: _Usage | None = None
 
 
@@ -99,7 +104,8 @@ class OpenAIEngine:
     """Chat: `{"messages": […], "max_tokens": n, …}` → `{"text": str, "finish_reason": str}`, with token counts.
 
     `base_url` is what OpenAI's clients take: up to and with `/v1`. Redirects are not followed, since one could
-    carry the prompt elsewhere.
+    carry the prompt elsewhere. Answers are streamed, though only the whole is returned: a server that streams
+    finds out at the next token that nobody listens any more, and stops.
     """
 
     max_batch = 1
@@ -148,7 +154,8 @@ class OpenAIEngine:
 
     async def _chat(self, call: Call) -> Result:
         chat = read_input(Chat, call.input)
-        body = {"model": self._model} | chat.model_dump(exclude_none=True)
+        body = {"model": self._model, "stream": True, "stream_options": {"include_usage": True}}
+        body |= chat.model_dump(exclude_none=True)
         try:
             status, headers, answer = await self._post(body)
         except httpx.HTTPError as error:
@@ -198,14 +205,30 @@ _PROBE: list[Json] = [{"role": "user", "content": "Hi"}]
 
 
 def _read_answer(body: bytes) -> Result:
+    """The text and usage of a stream of chunks, or of a single object from a server that does not stream."""
+    text, finish_reason, usage = "", None, TokenUsage()
     try:
-        answer = _Answer.model_validate_json(body)
+        for part in _parts(body):
+            chunk = _Chunk.model_validate_json(part)
+            usage = chunk.usage.counted() if chunk.usage else usage
+            for choice in chunk.choices[:1]:
+                said = choice.delta or choice.message or _Said()
+                text += said.content or ""
+                finish_reason = choice.finish_reason or finish_reason
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
         raise EngineFailed(f"the answer is no chat completion{where and f': {where}'}") from None
-    choice = answer.choices[0]
-    output = {"text": choice.message.content or "", "finish_reason": choice.finish_reason or "stop"}
-    return Result(output, answer.usage.counted() if answer.usage else TokenUsage())
+    if finish_reason is None:
+        raise EngineFailed("the answer ended too early")
+    return Result({"text": text, "finish_reason": finish_reason}, usage)
+
+
+def _parts(body: bytes) -> list[bytes]:
+    """The data of a stream of events, or the body itself."""
+    if body.lstrip().startswith(b"{"):
+        return [body]
+    data = [line[5:].strip() for line in body.splitlines() if line.startswith(b"data:")]
+    return [part for part in data if part != b"[DONE]"]
 
 
 def _error_kind(body: bytes) -> str | None:
