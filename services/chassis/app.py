@@ -12,8 +12,8 @@
         await app.end_components()                        # before what they use is closed
 
 `serve` returns when it has drained; the components end with it. SIGTERM or SIGINT sets `stopping`; past
-`drain_timeout_s` all is cancelled, and shortly after that the process ends whatever its threads do. A second signal
-ends it at once. The first component that fails ends the process with code 1 and one line that says why: its
+`drain_timeout_s` all is cancelled, and shortly after that the process ends whatever its threads do. The same signal
+again ends it at once. The first component that fails ends the process with code 1 and one line that says why: its
 supervisor starts it again, and the log is the state.
 """
 
@@ -53,6 +53,7 @@ DIE_WITH_PARENT = "HEADWAY_DIE_WITH_PARENT"
 
 EXIT_FAILED, EXIT_UNUSABLE = 1, 2
 TEARDOWN_S = 1.0
+PARENT_POLL_S = 0.5
 RECANCEL_S = 0.5
 """A component has so long to clean up after itself undisturbed."""
 
@@ -176,18 +177,22 @@ def run_service(settings: type[S], main: Callable[[App[S]], Awaitable[None]], co
 
 
 async def _live(app: App[S], main: Callable[[App[S]], Awaitable[None]]) -> int:
+    seen: set[signal.Signals] = set()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, _on_signal, app, number)
+        asyncio.get_running_loop().add_signal_handler(number, _on_signal, app, number, seen)
     log.info("service_started")
     code = await app.live(main)
     log.info("service_ended", exit_code=code)
     return code
 
 
-def _on_signal(app: App[S], number: signal.Signals) -> None:
-    if app.stopping.is_set():
+def _on_signal(app: App[S], number: signal.Signals, seen: set[signal.Signals]) -> None:
+    """Ctrl-C at a terminal reaches a whole process group, so a host's SIGTERM may follow: that is the same wish."""
+    if number in seen:
         os._exit(128 + number)
-    log.info("service_stopping", signal=number.name)
+    if not seen:
+        log.info("service_stopping", signal=number.name)
+    seen.add(number)
     app.stop()
 
 
@@ -248,5 +253,5 @@ def die_with_parent() -> None:
 
 def _watch_parent(parent: str) -> None:
     while str(os.getppid()) == parent:
-        time.sleep(0.5)
+        time.sleep(PARENT_POLL_S)
     os._exit(EXIT_FAILED)

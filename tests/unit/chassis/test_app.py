@@ -261,14 +261,17 @@ def test_a_signal_ends_it_in_order(spawn: Spawn, number: signal.Signals) -> None
     assert process.returncode == 0
 
 
-def test_a_second_signal_ends_it_at_once(spawn: Spawn) -> None:
+def test_the_same_signal_again_ends_it_at_once_and_another_does_not(spawn: Spawn) -> None:
     process = spawn("drains-too-long", HEADWAY_WORKER_DRAIN_TIMEOUT_S="60")
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
     assert process.stdout
     while "service_stopping" not in process.stdout.readline():
         pass
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=20) == 128 + signal.SIGTERM
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=0.2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 128 + signal.SIGINT
 
 
 @pytest.mark.parametrize("behaviour", ["blocks-its-loop", "leaves-a-thread"])
@@ -303,6 +306,16 @@ def test_it_does_not_survive_its_parent(tmp_path: Path) -> None:
     deadline = time.monotonic() + 20
     while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline, "it survived"
+
+
+def test_where_the_kernel_does_not_watch_the_parent_a_thread_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = iter([17, 17, 1])
+    monkeypatch.setattr(chassis, "PARENT_POLL_S", 0)
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit) as ended:
+        chassis._watch_parent("17")
+    assert (ended.value.code, list(parents)) == (EXIT_FAILED, [])
 
 
 def test_it_does_not_start_for_a_parent_that_is_gone() -> None:
