@@ -5,8 +5,9 @@ import contextlib
 import math
 import random
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -37,12 +38,15 @@ from services.chassis.kafka.types import (
 )
 
 START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 3.0
 COMMIT_TIMEOUT_S = 5.0
 QUERY_TIMEOUT_S = 10.0
 CONSUMER_REQUEST_TIMEOUT_S = 15.0
 """Longer than a rebalance, through which the broker holds a join request."""
 PRODUCER_REQUEST_TIMEOUT_S = 10.0
+METADATA_RETRY_S = 0.25
+MAX_DENIALS = 40
+"""A topic may be just being created, and a broker that restarts does not know its topics at once."""
 MAX_FETCH_BYTES = 16 << 20
 MAX_REQUEST_BYTES = 4 << 20
 BATCH_BYTES = 128 << 10
@@ -88,12 +92,7 @@ class AioKafkaConsumer:
     async def stop(self) -> None:
         self._ready.clear()
         self._abandon_commits()
-        if self._client is None:
-            return
-        try:
-            async with asyncio.timeout(STOP_TIMEOUT_S):
-                await self._client.stop()
-        except (TimeoutError, ClientError):
+        if self._client and not await _ends_well(self._client.stop()):
             await self._tear_down()
 
     async def poll(
@@ -230,9 +229,9 @@ class AioKafkaConsumer:
         for name in ("_coordination_task", "_heartbeat_task", "_commit_refresh_task"):
             if task := getattr(coordinator, name, None):
                 task.cancel()
-        await self._client._client.close()
+        await _ends_well(self._client._client.close())
         if self._client._fetcher:
-            await self._client._fetcher.close()
+            await _ends_well(self._client._fetcher.close())
 
     def _target(self, tp: TopicPartition) -> Target:
         return Target(self._connection.topic(tp.topic), tp.partition)
@@ -299,12 +298,7 @@ class AioKafkaProducer:
 
     async def stop(self) -> None:
         self._stopped = True
-        if self._client is None:
-            return
-        try:
-            async with asyncio.timeout(STOP_TIMEOUT_S):
-                await self._client.stop()
-        except (TimeoutError, ClientError):
+        if self._client and not await _ends_well(self._client.stop()):
             await self._tear_down()
 
     async def send(self, record: Outgoing) -> "Future[Appended]":
@@ -348,12 +342,20 @@ class AioKafkaProducer:
         return Target(topic, random.choice(list(cluster.available_partitions_for_topic(topic) or partitions)))
 
     async def _partitions(self, topic: str) -> set[int]:
-        try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                found: set[int] = await self._client.partitions_for(topic)
-        except (ClientError, TimeoutError) as error:
-            raise KafkaError(f"cannot produce to topic {topic}: {error!r}") from error
-        return found
+        """Of a topic not seen yet. Waits for a broker that does not answer, a while for one that denies the topic."""
+        client, denied = self._client.client, 0
+        client.add_topic(topic)
+        while denied < MAX_DENIALS:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PRODUCER_REQUEST_TIMEOUT_S):
+                    denied += await client.force_metadata_update()
+            if self._stopped:
+                raise _stopped()
+            found: set[int] | None = client.cluster.partitions_for_topic(topic)
+            if found:
+                return found
+            await asyncio.sleep(METADATA_RETRY_S)
+        raise KafkaError(f"topic {topic} does not exist, or may not be written to")
 
     def _settle(self, acknowledged: "Future[Appended]", sent: "Future[RecordMetadata]") -> None:
         error = sent.exception()
@@ -378,10 +380,15 @@ class AioKafkaProducer:
 
     async def _tear_down(self) -> None:
         """What an orderly stop could not do because the broker does not answer."""
-        await self._client.client.close()
-        self._client._message_accumulator.fail_all(ProducerClosed())
-        if task := self._client._sender.sender_task:
-            task.cancel()
+        await _ends_well(self._client.client.close())
+        accumulator = self._client._message_accumulator
+        for batch in (*chain.from_iterable(accumulator._batches.values()), *accumulator._pending_batches):
+            # Where its callback will look for it, also when it waits for another try.
+            accumulator._pending_batches.add(batch)
+            batch.failure(ProducerClosed())
+            batch._drain_waiter.exception()
+        # Once for the sender, and once for the request that it then waits for.
+        await _ends_well(self._client._sender.close(), 0.1)
 
 
 class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
@@ -404,6 +411,16 @@ class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
 def _stopped() -> KafkaError:
     return KafkaError("the producer has stopped: whether the record was appended is unknown")
+
+
+async def _ends_well(stop: Coroutine[Any, Any, None], timeout_s: float = STOP_TIMEOUT_S) -> bool:
+    """Bounded, and in a task of its own: aiokafka lets the cancellation of its inner tasks escape from a stop."""
+    task = asyncio.create_task(stop)
+    await asyncio.wait({task}, timeout=timeout_s)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=timeout_s)
+    return task.done() and not task.cancelled() and task.exception() is None
 
 
 async def _query(answer: Awaitable[Any]) -> Any:

@@ -5,6 +5,7 @@ are made on a timer. A record's offset is passed only when everything it gave ri
 """
 
 import asyncio
+import contextlib
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from services.chassis.logging import log
 
 POLL_S = 0.1
 DRAIN_S = 2.0
-"""How long a revoke, or a stop, waits for acknowledgements."""
+"""How long a revoke, or a stop, waits for acknowledgements, and then for its commit."""
 READY_S = 10.0
 WATCH_S = 10.0
 POLL_STALL_S = 30.0
@@ -227,8 +228,7 @@ class _Session:
             await asyncio.wait([*vital, stop], return_when=asyncio.FIRST_COMPLETED)
             _raise_first(vital)
             self._draining = True
-            await self._drain()
-            await self._commit()
+            await self._settle()
         finally:
             await _cancel([*work, stop])
             await self.consumer.stop()
@@ -242,8 +242,7 @@ class _Session:
         self._assigned = True
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        await self._drain()
-        await self._commit()
+        await self._settle()
         self.assignment = _Assignment()
         if self._settings.on_revoked:
             await self._settings.on_revoked(partitions)
@@ -309,8 +308,13 @@ class _Session:
         if not sent.cancelled() and sent.exception() is None and ticket.punch():
             self._changed.set()
 
+    async def _settle(self) -> None:
+        """Before partitions go: the last commit passes all that can be acknowledged in time."""
+        await self._drain()
+        await _wait(self._commit(), DRAIN_S)
+
     async def _drain(self) -> None:
-        """Waits for what is being handled and for acknowledgements, 2 s at most."""
+        """Waits for what is being handled and for acknowledgements."""
         deadline = self._loop.time() + DRAIN_S
         while self._handling or self.assignment.unfinished:
             left = deadline - self._loop.time()
@@ -372,9 +376,7 @@ async def _cancel(tasks: "Sequence[Future[Any]]") -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _wait(event: Coroutine[Any, Any, Any], timeout_s: float) -> None:
-    try:
+async def _wait(for_it: Coroutine[Any, Any, Any], timeout_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
-            await event
-    except TimeoutError:
-        pass
+            await for_it
