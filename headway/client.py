@@ -7,7 +7,7 @@ async with HeadwayClient("127.0.0.1:9092") as headway:
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypedDict, Unpack
@@ -26,6 +26,7 @@ MAX_OUTSTANDING = 10_000
 """Requests one client may have in the air: a bound on its memory."""
 POLL_MS = 200
 CONNECT_TIMEOUT_S = 10.0
+NOT_STARTED = "the client is not started: use `async with HeadwayClient(…)`"
 
 
 class HeadwayError(Exception):
@@ -124,7 +125,7 @@ class HeadwayClient:
             acks="all", enable_idempotence=True, max_request_size=MAX_RECORD_BYTES, **self._options
         )
         await self._producer.start()
-        self._consumer = await _reader_at_the_end(self._response_topic, self._options)
+        self._consumer = await self._reader_at_the_end()
         self._reading = asyncio.create_task(self._read(self._consumer), name="headway-responses")
 
     async def stop(self) -> None:
@@ -160,7 +161,7 @@ class HeadwayClient:
 
     async def _publish(self, request_id: str, value: bytes) -> None:
         if self._producer is None:
-            raise UnreachableError("the client is not started: use `async with HeadwayClient(…)`")
+            raise UnreachableError(NOT_STARTED)
         try:
             await self._producer.send_and_wait(self._request_topic, value, key=request_id.encode())
         except MessageSizeTooLargeError as error:
@@ -201,11 +202,16 @@ class HeadwayClient:
         async with client.responses() as stream:
             async for response in stream: ...
         """
-        consumer = await _reader_at_the_end(self._response_topic, self._options)
+        consumer = await self._reader_at_the_end()
         try:
             yield _decoded(consumer)
         finally:
             await consumer.stop()
+
+    async def _reader_at_the_end(self) -> AIOKafkaConsumer:
+        if self._producer is None:
+            raise UnreachableError(NOT_STARTED)
+        return await _reader_at_the_end(self._producer, self._response_topic, self._options)
 
     async def _read(self, consumer: AIOKafkaConsumer) -> None:
         """Hands each response to whoever expects it. The key alone tells, so others' responses are not decoded."""
@@ -265,12 +271,13 @@ def _encoded(pipeline: str, value: Mapping[str, Json], options: RequestOptions) 
     return str(request.request_id), encoded
 
 
-async def _reader_at_the_end(topic: str, options: Mapping[str, Any]) -> AIOKafkaConsumer:
+async def _reader_at_the_end(producer: AIOKafkaProducer, topic: str, options: Mapping[str, Any]) -> AIOKafkaConsumer:
     """A consumer without a group on every partition of `topic`, positioned behind its last record."""
     consumer = AIOKafkaConsumer(fetch_max_wait_ms=100, enable_auto_commit=False, **options)
     await consumer.start()
     try:
-        partitions = await _partitions(consumer, topic)
+        _require(topic, await consumer.topics())
+        partitions = [TopicPartition(topic, number) for number in await producer.partitions_for(topic)]
         consumer.assign(partitions)
         for partition, offset in (await consumer.end_offsets(partitions)).items():
             consumer.seek(partition, offset)
@@ -280,10 +287,9 @@ async def _reader_at_the_end(topic: str, options: Mapping[str, Any]) -> AIOKafka
     return consumer
 
 
-async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> list[TopicPartition]:
-    if topic not in await consumer.topics():
+def _require(topic: str, topics: Collection[str]) -> None:
+    if topic not in topics:
         raise UnreachableError(f"the broker has no topic {topic}: is the plane up?")
-    return [TopicPartition(topic, partition) for partition in sorted(consumer.partitions_for_topic(topic) or ())]
 
 
 async def _decoded(consumer: AIOKafkaConsumer) -> AsyncIterator[InferenceResponse]:
