@@ -11,7 +11,21 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from headway.cli.commands import config, dlq, doctor, init, lag, models, pipelines, run_, serve, submit, topics, up
+from headway.cli.commands import (
+    config,
+    demo,
+    dlq,
+    doctor,
+    init,
+    lag,
+    models,
+    pipelines,
+    run_,
+    serve,
+    submit,
+    topics,
+    up,
+)
 from headway.cli.exits import Exit, expected
 
 app = typer.Typer(
@@ -21,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its rich help loads a Markdown parser: twice the time of everything else
 )
-for module in (up, serve, submit, run_, lag, topics, dlq, config, pipelines, models, doctor, init):
+for module in (demo, up, serve, submit, run_, lag, topics, dlq, config, pipelines, models, doctor, init):
     app.add_typer(module.app)
 
 

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.cli.output import say
 from headway.plane.endpoints import Endpoints
@@ -19,6 +19,8 @@ HOST_READY_TIMEOUT_S = 600.0
 """The first start of real models builds their indexes."""
 PROBE_S = 0.5
 ONE_WISH_S = 1.0
+
+T = TypeVar("T")
 
 
 class EmbeddedPlane:
@@ -63,15 +65,16 @@ class EmbeddedPlane:
                 self._on_progress("host", "starting", waits)
 
 
-def run_foreground(work: Coroutine[Any, Any, None]) -> None:
-    """Runs `work` until its end, or until SIGINT or SIGTERM cancel it: then it has stopped what it started."""
+def run_foreground(work: Coroutine[Any, Any, T]) -> T | None:
+    """Runs `work` to its end; None when SIGINT or SIGTERM cancelled it, and it has stopped what it started."""
     try:
-        asyncio.run(_cancellable(work))
+        return asyncio.run(_cancellable(work))
     except asyncio.CancelledError:
         say("stopped")
+        return None
 
 
-async def _cancellable(work: Coroutine[Any, Any, None]) -> None:
+async def _cancellable(work: Coroutine[Any, Any, T]) -> T:
     """One wish may come as several signals at once; only a later one means `do not wait for the orderly end`."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     asked = -math.inf
@@ -84,7 +87,7 @@ async def _cancellable(work: Coroutine[Any, Any, None]) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ask)
-    await work
+    return await work
 
 
 def _service(name: str, metrics_port: int, folder: str) -> ServiceSpec:
