@@ -31,7 +31,7 @@ pytestmark = pytest.mark.kafka
 
 HOST = Path(__file__).with_name("host_under_test.py")
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 
 
 class Machine:
