@@ -152,10 +152,9 @@ def _load(path: str) -> _Function:
 
 
 def _models(run: Callable[..., Any]) -> tuple[type[BaseModel], type[BaseModel]]:
-    hints = get_type_hints(run)
-    first, *rest = inspect.signature(run).parameters
-    models = (hints.get(first), hints.get("return"))
-    if len(rest) != 1 or not all(isinstance(m, type) and issubclass(m, BaseModel) for m in models):
+    hints, parameters = get_type_hints(run), [*inspect.signature(run).parameters]
+    models = (hints.get(next(iter(parameters), "")), hints.get("return"))
+    if len(parameters) != 2 or not all(isinstance(m, type) and issubclass(m, BaseModel) for m in models):
         raise TypeError("write it as `async def f(input: In, ctx: StepContext) -> Out`, In and Out pydantic models")
     return models  # type: ignore[return-value]
 

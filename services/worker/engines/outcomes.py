@@ -57,8 +57,9 @@ def late(call: Call) -> DeadlineExceeded:
 
 def failed(error: BaseException) -> EngineFailed:
     """What may be said about an unexpected exception: its class and its place. Its text may hold a prompt."""
-    *_, frame = traceback.extract_tb(error.__traceback__) or [None]
-    place = f" at {Path(frame.filename).name}:{frame.lineno}" if frame else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "site-packages" not in frame.filename]
+    place = f" at {Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""
     return EngineFailed(f"{type(error).__name__}{place}")
 
 

@@ -1,0 +1,184 @@
+"""What only an engine with a child process has to promise."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from services.worker.domain.engine import HEALTH_TIMEOUT_S, EngineUnavailable, Result
+from services.worker.engines.llamacpp import LlamaCppEngine
+from tests.contract.engines.subjects import call, until
+
+pytestmark = pytest.mark.models
+
+ROOT = Path(__file__).parents[3]
+HELLO = {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 4}
+
+
+def new_engine(model: str = "smollm2-135m") -> LlamaCppEngine:
+    return LlamaCppEngine(model, slots=1, context=1_024, threads=1)
+
+
+@pytest.fixture(scope="module")
+async def shared() -> AsyncIterator[LlamaCppEngine]:
+    engine = new_engine()
+    yield engine
+    await engine.stop()
+
+
+@pytest.fixture
+async def engine(shared: LlamaCppEngine) -> LlamaCppEngine:
+    """Alive, whatever the test before did to its child."""
+    await shared.start()
+    return shared
+
+
+def child_of(engine: LlamaCppEngine) -> psutil.Process:
+    assert engine._server is not None
+    return psutil.Process(engine._server.pid)
+
+
+def servers() -> list[int]:
+    return [child.pid for child in psutil.Process().children() if "llamacpp_server" in " ".join(child.cmdline())]
+
+
+async def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+async def kill_child(engine: LlamaCppEngine) -> None:
+    assert engine._server is not None
+    engine._server.kill()
+    await engine._server.wait()
+
+
+async def test_stopping_it_leaves_no_child(engine: LlamaCppEngine) -> None:
+    pid = child_of(engine).pid
+    await engine.stop()
+    await engine.stop()
+    assert not psutil.pid_exists(pid)
+
+
+async def test_a_dead_child_is_noticed_and_replaced(engine: LlamaCppEngine) -> None:
+    await kill_child(engine)
+    (outcome,) = await engine.infer([call(HELLO)])
+    assert isinstance(outcome, EngineUnavailable)
+    with pytest.raises(EngineUnavailable):
+        await engine.health()
+
+    await engine.start()
+
+    (outcome,) = await engine.infer([call(HELLO)])
+    assert isinstance(outcome, Result)
+
+
+async def test_a_call_in_a_child_that_dies_may_be_tried_elsewhere(engine: LlamaCppEngine) -> None:
+    endless = HELLO | {"max_tokens": 1_000, "temperature": 1.0}
+    task = asyncio.create_task(engine.infer([call(endless)]))
+    before = child_of(engine).cpu_times().user
+
+    async def is_working() -> bool:
+        return child_of(engine).cpu_times().user > before
+
+    await until(is_working)
+    await kill_child(engine)
+    (outcome,) = await task
+    assert isinstance(outcome, EngineUnavailable)
+    assert outcome.retryable
+
+
+async def test_a_wedged_child_is_unhealthy_within_the_health_timeout(engine: LlamaCppEngine) -> None:
+    child = child_of(engine)
+    child.suspend()
+    try:
+        async with asyncio.timeout(HEALTH_TIMEOUT_S + 2):
+            with pytest.raises(EngineUnavailable):
+                await engine.health()
+    finally:
+        child.resume()
+
+
+async def test_the_child_dies_with_its_parent_even_by_kill_9() -> None:
+    program = (
+        "import asyncio\n"
+        "from tests.contract.engines.test_llamacpp import child_of, new_engine\n"
+        "async def main():\n"
+        "    engine = new_engine()\n"
+        "    await engine.start()\n"
+        "    print(child_of(engine).pid, flush=True)\n"
+        "    await asyncio.sleep(600)\n"
+        "asyncio.run(main())\n"
+    )
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=ROOT, stdout=PIPE)
+    assert parent.stdout is not None
+    pid = int(await asyncio.wait_for(parent.stdout.readline(), 60))
+    assert psutil.pid_exists(pid)
+    os.kill(parent.pid, signal.SIGKILL)
+    await parent.wait()
+    await until(lambda: is_gone(pid))
+
+
+async def test_a_start_that_is_cancelled_leaves_no_child() -> None:
+    before = servers()
+    task = asyncio.create_task(new_engine().start())
+
+    async def has_a_child() -> bool:
+        return len(servers()) > len(before)
+
+    await until(has_a_child)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert servers() == before
+
+
+async def test_the_server_listens_to_this_host_alone_and_asks_for_the_key(engine: LlamaCppEngine) -> None:
+    (listening,) = (c for c in child_of(engine).net_connections() if c.status == psutil.CONN_LISTEN)
+    assert listening.laddr.ip == "127.0.0.1"
+    async with httpx.AsyncClient(trust_env=False, base_url=f"http://127.0.0.1:{listening.laddr.port}") as client:
+        assert (await client.get("/slots")).status_code == 401
+        assert (await client.post("/v1/chat/completions", json=HELLO)).status_code == 401
+
+
+async def test_a_repeated_prompt_comes_from_the_prefix_cache(engine: LlamaCppEngine) -> None:
+    await engine.infer([call(HELLO)])
+    (outcome,) = await engine.infer([call(HELLO)])
+    assert isinstance(outcome, Result)
+    assert 0 < outcome.usage.cached_tokens <= outcome.usage.input_tokens
+
+
+async def test_a_response_format_is_kept_to(engine: LlamaCppEngine) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}, "required": ["n"]}
+    wanted = {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}
+    (outcome,) = await engine.infer([call(HELLO | wanted | {"max_tokens": 32})])
+    assert isinstance(outcome, Result)
+    assert isinstance(json.loads(outcome.output["text"])["n"], int)
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [("gpt-9", "smollm2-135m or the path of a .gguf file"), ("/nowhere/model.gguf", "there is no file")],
+)
+async def test_a_model_that_is_not_there_is_said_so(model: str, says: str) -> None:
+    with pytest.raises(EngineUnavailable, match=says):
+        await new_engine(model).start()
+
+
+async def test_a_file_that_is_no_model_is_said_so_and_leaves_no_child(tmp_path: Path) -> None:
+    before = servers()
+    path = tmp_path / "broken.gguf"
+    path.write_bytes(b"GGUF, or so it says")
+    with pytest.raises(EngineUnavailable, match=f"while loading {path}"):
+        await new_engine(str(path)).start()
+    assert servers() == before

@@ -1,0 +1,48 @@
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from schemas.models import EngineConfig
+from services.worker.domain.engine import Engine, EngineUnavailable
+from services.worker.engines.registry import build_engine
+
+CONFIG: TypeAdapter[EngineConfig] = TypeAdapter(EngineConfig)
+
+
+def build(tmp_path: Path, config: Mapping[str, object], secrets: Mapping[str, str] | None = None) -> Engine:
+    return build_engine(
+        CONFIG.validate_python(config),
+        slots=4,
+        home=tmp_path,
+        functions_folder=tmp_path,
+        secret=(secrets or {}).get,
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "max_batch"),
+    [
+        ({"kind": "onnx", "model": "minilm-l6-int8"}, "OnnxEngine", 32),
+        ({"kind": "llamacpp", "model": "smollm2-135m"}, "LlamaCppEngine", 1),
+        ({"kind": "openai", "base_url": "https://models.example/v1", "model": "small"}, "OpenAIEngine", 1),
+        ({"kind": "function", "callable": "tools:lookup"}, "FunctionEngine", 1),
+        ({"kind": "function", "functions": {"a": "tools:a", "b": "tools:b"}}, "FunctionEngine", 1),
+        ({"kind": "simulated", "max_batch": 7}, "SimulatedEngine", 7),
+    ],
+)
+def test_every_kind_has_its_engine(tmp_path: Path, config: dict[str, object], name: str, max_batch: int) -> None:
+    engine = build(tmp_path, config)
+    assert type(engine).__name__ == name
+    assert engine.max_batch == max_batch
+
+
+async def test_an_api_key_is_read_by_the_name_of_its_variable(tmp_path: Path) -> None:
+    config = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "small", "api_key_env": "LLM_KEY"}
+    with pytest.raises(EngineUnavailable, match="set the environment variable LLM_KEY"):
+        await build(tmp_path, config).start()
+    engine = build(tmp_path, config, {"LLM_KEY": "sk-1"})
+    with pytest.raises(EngineUnavailable, match="ConnectError"):
+        await engine.start()
+    await engine.stop()
