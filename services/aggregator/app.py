@@ -20,6 +20,9 @@ from services.chassis.kafka.stream import Stream
 from services.chassis.kafka.types import ConsumerSettings, TopicPartition
 from services.chassis.redis import connect
 
+FETCH_WAIT_S = 0.25
+"""A fetch ends with the first record that comes, so that a long wait delays nothing, and halves what idling costs."""
+
 
 def main(config: Path | None = None) -> int:
     """Runs the aggregator to its end; the exit code."""
@@ -39,6 +42,7 @@ async def serve(app: App[AggregatorSettings]) -> None:
         stack.push_async_callback(redis.aclose)
         blobs = FolderBlobStore(app.plane.blob_folder)
         stack.callback(blobs.close)
+        stack.push_async_callback(app.end_components)  # after the stream has drained, before clients are closed
         stopper = RedisRunStopper(redis)
         join = Join(
             window_ms=app.settings.idempotency_window_ms,
@@ -65,7 +69,7 @@ def _stream(connection: Connection, producer: AioKafkaProducer, join: Join) -> S
     async def on_assigned(partitions: frozenset[TopicPartition]) -> None:
         await join.on_assigned(partitions, stream.consumer)
 
-    settings = ConsumerSettings(group=AGGREGATOR_GROUP, topics=(EVENTS,))
+    settings = ConsumerSettings(group=AGGREGATOR_GROUP, topics=(EVENTS,), fetch_max_wait_s=FETCH_WAIT_S)
     stream = Stream(
         lambda listener: AioKafkaConsumer(connection, settings, listener),
         producer,

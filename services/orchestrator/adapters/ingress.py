@@ -50,7 +50,7 @@ def build_ingress(
         session_timeout_ms=6_000,
         heartbeat_interval_ms=1_500,
         rebalance_timeout_ms=10_000,
-        fetch_max_wait_ms=50,
+        fetch_max_wait_ms=250,  # a fetch ends with the first record: only idling gets cheaper
         parser=_parse,
         decoder=_decode,
         no_reply=True,
