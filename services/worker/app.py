@@ -16,7 +16,7 @@ from services.chassis.fleet import FleetPublisher
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import Connection
 from services.chassis.kafka.log_reader import LogReader
-from services.chassis.kafka.types import ConsumerSettings, KafkaError, RebalanceListener
+from services.chassis.kafka.types import ConsumerSettings, RebalanceListener
 from services.chassis.redis import connect
 from services.chassis.settings import SettingsError, secret
 from services.worker.adapters.redis_claims import RedisClaimStore
@@ -59,20 +59,24 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
         claims = Claims(RedisClaimStore(redis, app.instance))
         around = Surroundings(producer, app.clock, Outputs(blobs), claims)
         ended = EndedRuns()
+        members: list[Member] = []
+        name = Name(app.instance, app.settings.host)
+        publisher = FleetPublisher(producer, app.clock, lambda: [m.status(name) for m in members], STATUS_EVERY_S)
 
         def consumer(settings: ConsumerSettings, listener: RebalanceListener) -> AioKafkaConsumer:
             return AioKafkaConsumer(connection, settings, listener)
 
-        members = []
         for queue in wanted:
             engine = _engine(app, queue)
             stack.push_async_callback(engine.stop)
-            members.append(Member(queue, engine, around, ended, consumers=consumer, metrics=app.metrics))
-
-        name = Name(app.instance, app.settings.host)
-        publisher = FleetPublisher(producer, app.clock, lambda: [m.status(name) for m in members], STATUS_EVERY_S)
+            members.append(
+                Member(
+                    queue, engine, around, ended,
+                    consumers=consumer, metrics=app.metrics, on_warm=publisher.hurry,
+                )
+            )  # fmt: skip
         await publisher.publish()  # from its acknowledgement the clock learns the time
-        app.component("fleet", _tell(app, publisher))
+        app.component("fleet", publisher.run())
         app.component("claims", claims.keep(ended.add))
         app.component("ended-runs", ended.follow(RedisDeadRuns(redis)))
         for member in members:
@@ -80,9 +84,8 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
             app.component(f"{member.queue.label}-engine", member.watch())
             app.component(member.queue.label, member.run())
         await app.stopping.wait()
-        publisher.hurry()
         time_left_s = max(0.1, app.settings.drain_timeout_s - LEAVE_S)
-        await asyncio.gather(*(member.drain(time_left_s) for member in members))
+        await asyncio.gather(*(member.drain(time_left_s) for member in members), publisher.publish())
         await claims.release()
 
 
@@ -131,12 +134,3 @@ async def _configuration(app: App[WorkerSettings], connection: Connection) -> Li
 async def _alive(producer: AioKafkaProducer) -> None:
     """Raises ProducerDeadError when the producer is: nothing this process does can be reported any more."""
     await asyncio.shield(producer.dead)
-
-
-async def _tell(app: App[WorkerSettings], publisher: FleetPublisher) -> None:
-    """Until the end, when the producer stops first."""
-    try:
-        await publisher.run()
-    except KafkaError:
-        if not app.stopping.is_set():
-            raise

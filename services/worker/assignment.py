@@ -22,6 +22,7 @@ class Assignment:
         lane_of = {partition: lane for lane in Priority for partition in lanes.of(lane)}
         # A partition of no lane (the topic has grown) is served like the lowest.
         self._lane_of = {tp: lane_of.get(tp.partition, Priority.BATCH) for tp in committed}
+        self._partitions = {lane: [tp for tp in committed if self._lane_of[tp] is lane] for lane in Priority}
 
     def lane(self, record: Record) -> Priority | None:
         """The lane a record came by; None: its partition is not ours any more."""
@@ -29,11 +30,11 @@ class Assignment:
 
     def owns(self, lane: Priority) -> bool:
         """Whether anything of that lane can come here."""
-        return lane in self._lane_of.values()
+        return bool(self._partitions[lane])
 
     def open(self, lane: Priority) -> list[TopicPartition]:
         """Partitions of a lane that may deliver more."""
-        return [tp for tp, of in self._lane_of.items() if of is lane and self._watermarks[tp].room]
+        return [tp for tp in self._partitions[lane] if self._watermarks[tp].room]
 
     def deliver(self, record: Record) -> Callable[[], None] | None:
         """A record was handed out: what to call when its offset may be passed. None: it is not ours any more."""

@@ -89,7 +89,7 @@ class Desk:
             task = InferenceTask.model_validate_json(record.value or b"")
         except ValidationError as error:
             self._letters += 1
-            self._spawn(self._dead_letter(record, lane, reason(error), passed))
+            self._spawn(self._dead_letter(record, lane, reason(error).lstrip(": "), passed))
             return
         known = self._entries.get(task.task_id)
         if known is not None:

@@ -39,6 +39,7 @@ class Member:
         *,
         consumers: ConsumerFactory,
         metrics: Metrics,
+        on_warm: Callable[[], None] = lambda: None,
     ) -> None:
         self.queue = queue
         self._slots = Slots(queue.slots)
@@ -57,12 +58,16 @@ class Member:
             consumer_factory=lambda listener: consumers(consumer_settings(queue), listener),
             monotonic=around.monotonic,
         )
-        self._engine = engine
+        self._on_warm = on_warm
 
     async def run(self) -> None:
         """A component. Raises what ends the process: an engine that does not start, Kafka's failures."""
-        await self._life.start()
-        await self._consumption.run()
+        try:
+            await self._life.start()
+            self._on_warm()
+            await self._consumption.run()
+        finally:
+            await self._desk.abandon()
 
     async def watch(self) -> None:
         """A component: raises EngineLostError when the engine is ill and does not heal."""

@@ -19,18 +19,28 @@ from schemas.tasks import InferenceTask, Price
 from schemas.topics import EVENTS
 from services.chassis.blobs import InMemoryBlobStore, Outputs
 from services.chassis.clock import LogClock
-from services.chassis.kafka.in_memory import InMemoryKafka
+from services.chassis.kafka.in_memory import InMemoryConsumer, InMemoryKafka
 from services.chassis.kafka.messages import run_record
-from services.chassis.kafka.types import Outgoing, ProducerDeadError, TopicPartition
+from services.chassis.kafka.types import (
+    ConsumerSettings,
+    KafkaError,
+    Outgoing,
+    ProducerDeadError,
+    RebalanceListener,
+    Record,
+    TopicPartition,
+)
 from services.chassis.metrics import Metrics
+from services.worker import consumption
 from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
+from services.worker.adapters.memory_dead_runs import InMemoryDeadRuns
 from services.worker.claims import Claims
 from services.worker.domain.engine import Call, Outcome, Result
 from services.worker.domain.ports import Claim
 from services.worker.ended_runs import EndedRuns
 from services.worker.engines.simulated import SimulatedEngine
 from services.worker.handlers import Surroundings
-from services.worker.member import Member, Name
+from services.worker.member import ConsumerFactory, Member, Name
 
 EPOCH_MS = 1_700_000_000_000
 INTERACTIVE, STANDARD, BATCH = Priority
@@ -67,7 +77,7 @@ class RecordingEngine(SimulatedEngine):
 class Worker:
     """A worker process: its members, claims and clock, on a plane that others share."""
 
-    def __init__(self, plane: "Plane", name: str, *queues: Queue) -> None:
+    def __init__(self, plane: "Plane", name: str, *queues: Queue, consumers: ConsumerFactory | None = None) -> None:
         self.plane = plane
         self.claims = Claims(InMemoryClaimStore(plane.shelf, name))
         self.ended = EndedRuns()
@@ -79,7 +89,7 @@ class Worker:
         self.members = {
             queue.model_class: Member(
                 queue, self.engines[queue.model_class], around, self.ended,
-                consumers=plane.kafka.consumer, metrics=self.metrics,
+                consumers=consumers or plane.kafka.consumer, metrics=self.metrics,
             )
             for queue in queues
         }  # fmt: skip
@@ -90,6 +100,7 @@ class Worker:
                 group.create_task(member.run())
                 group.create_task(member.watch())
             group.create_task(self.claims.keep(self.ended.add))
+            group.create_task(self.ended.follow(self.plane.dead_runs))
 
     async def until_ready(self) -> None:
         await until(lambda: not any(member.why_not_ready() for member in self.members.values()))
@@ -106,6 +117,7 @@ class Plane:
         self.kafka = InMemoryKafka(lambda: self.now_ms)
         self.blobs = InMemoryBlobStore()
         self.shelf = Shelf(time.monotonic)
+        self.dead_runs = InMemoryDeadRuns()
         self.queues = {queue.model_class: queue for queue in queues}
         self.kafka.create_topic(EVENTS, 3)
         for queue in queues:
@@ -315,7 +327,7 @@ async def test_a_run_that_ends_stops_its_running_task() -> None:
         task = plane.task(1)
         plane.put(task)
         await until(lambda: worker.engines["llm"].asked == [task.task_id])
-        worker.ended.add(task.run_id)
+        plane.dead_runs.announce(task.run_id)
         await until(lambda: worker.engines["llm"].cancelled == [task.task_id], timeout_s=1.0)
         await until(lambda: plane.lag(llm) == 0)
     assert plane.events() == []
@@ -396,6 +408,49 @@ async def test_an_engine_that_raises_fails_the_call_not_the_worker() -> None:
         assert isinstance(await plane.event(next_one), StepCompleted)
 
 
+async def test_an_engine_that_answers_too_little_fails_the_whole_call() -> None:
+    plane = Plane(EMBEDDING)
+    async with plane.worker() as worker:
+
+        async def short(calls: Sequence[Call]) -> list[Outcome]:
+            return [Result({})] * (len(calls) - 1)
+
+        worker.engines["embedding"].infer = short  # type: ignore[method-assign]
+        task = plane.task(1, "embedding")
+        plane.put(task)
+        assert failure(await plane.event(task)) == (ErrorCode.ENGINE_FAILED, True)
+
+
+async def test_a_bug_of_the_worker_fails_its_task_and_nothing_else() -> None:
+    plane = Plane(LLM)
+    healthy = plane.blobs.put
+
+    async def broken(content: bytes) -> BlobRef:
+        raise ZeroDivisionError
+
+    async with plane.worker():
+        plane.blobs.put = broken  # type: ignore[method-assign]
+        task, good = plane.task(1, input={"text": "x" * 20_000}), plane.task(2)
+        plane.put(task, good)
+        assert failure(await plane.event(task)) == (ErrorCode.INTERNAL, False)
+        assert isinstance(await plane.event(good), StepCompleted)
+        plane.blobs.put = healthy  # type: ignore[method-assign]
+
+
+async def test_a_batch_goes_on_while_one_of_its_runs_lives() -> None:
+    embedding = queue_of("embedding", slots=8, batch=Batch(max_size=32, max_wait=2), latency_ms=300, max_batch=32)
+    plane = Plane(embedding)
+    gone, stays = (plane.task(n, "embedding", lane=INTERACTIVE) for n in (4, 8))
+    plane.put(gone, stays, partition=0)
+    async with plane.worker() as worker:
+        await until(lambda: worker.engines["embedding"].batches == [[gone.task_id, stays.task_id]])
+        plane.dead_runs.announce(gone.run_id)
+        assert isinstance(await plane.event(stays), StepCompleted)
+        await until(lambda: plane.lag(embedding) == 0)
+        assert worker.engines["embedding"].cancelled == []
+    assert [event.run_id for event in plane.events()] == [stays.run_id]
+
+
 async def test_an_output_that_is_no_json_fails_for_good() -> None:
     plane = Plane(LLM)
     async with plane.worker() as worker:
@@ -464,7 +519,7 @@ async def test_interactive_tasks_pass_a_backlog_of_batch_tasks() -> None:
             plane.put(task)
             await plane.event(task)
             waits.append(time.monotonic() - began)
-        assert sorted(waits)[5] < 0.040
+        assert sorted(waits)[5] < 0.3
         assert plane.lag(llm) > 100
 
 
@@ -480,12 +535,12 @@ async def test_batch_tasks_are_not_starved_by_interactive_ones() -> None:
 
 
 async def test_an_ailing_engine_gets_no_work_until_it_is_well() -> None:
-    llm = queue_of("llm", slots=2, latency_ms=1, outages=[{"after_s": 0.2, "for_s": 0.4, "kind": "fail"}])
+    llm = queue_of("llm", slots=2, latency_ms=1, outages=[{"after_s": 0.3, "for_s": 60, "kind": "fail"}])
     plane = Plane(llm)
     worker = Worker(plane, "worker-1", llm)
     running = asyncio.create_task(worker.run())
     await worker.until_ready()
-    await asyncio.sleep(0.25)
+    await asyncio.sleep(0.4)  # into the outage
     plane.put(*(plane.task(n) for n in range(50)))
     with pytest.raises(ExceptionGroup) as ended:
         await running
@@ -558,6 +613,77 @@ async def test_a_result_that_cannot_be_appended_ends_the_process() -> None:
         await asyncio.wait_for(running, 5)
     assert ended.group_contains(ProducerDeadError)
     assert plane.lag(LLM) == 1
+
+
+class FailingConsumer(InMemoryConsumer):
+    """Fails, or hangs, in its third poll."""
+
+    def __init__(self, *args: Any, hang: bool = False) -> None:
+        super().__init__(*args)
+        self.hang, self.polls = hang, 0
+
+    async def poll(self, *args: Any, **options: Any) -> Sequence[Record]:
+        self.polls += 1
+        if self.polls == 3:
+            if self.hang:
+                await asyncio.sleep(3_600)
+            raise KafkaError("lost")
+        return await super().poll(*args, **options)
+
+
+@pytest.mark.parametrize("hang", [False, True])
+async def test_a_consumer_that_fails_or_hangs_is_replaced(hang: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumption, "RESTART_S", 0.01)
+    monkeypatch.setattr(consumption, "WATCH_S", 0.05)
+    monkeypatch.setattr(consumption, "POLL_STALL_S", 0.5)
+    plane = Plane(LLM)
+    made: list[InMemoryConsumer] = []
+
+    def consumers(settings: ConsumerSettings, listener: RebalanceListener) -> InMemoryConsumer:
+        kind = FailingConsumer(plane.kafka, settings, listener, hang=hang) if not made else None
+        made.append(kind or InMemoryConsumer(plane.kafka, settings, listener))
+        return made[-1]
+
+    worker = Worker(plane, "worker-1", LLM, consumers=consumers)
+    running = asyncio.create_task(worker.run())
+    await until(lambda: len(made) == 2)
+    tasks = [plane.task(n) for n in range(20)]
+    plane.put(*tasks)
+    await until(lambda: plane.lag(LLM) == 0)
+    assert len(plane.events()) == 20
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_consumer_that_always_fails_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumption, "RESTART_S", 0.001)
+    plane = Plane(LLM)
+    worker = Worker(plane, "w", LLM, consumers=lambda *given: FailingConsumer(plane.kafka, *given))
+    with pytest.raises(ExceptionGroup) as ended:
+        await asyncio.wait_for(worker.run(), 10)
+    assert ended.group_contains(KafkaError, match="lost")
+
+
+class DeafConsumer(InMemoryConsumer):
+    """Alive, a member, and never given a record."""
+
+    async def poll(self, *args: Any, **options: Any) -> Sequence[Record]:
+        await asyncio.sleep(options["timeout_s"] / 10)
+        return ()
+
+
+async def test_a_consumer_that_hears_nothing_of_waiting_tasks_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumption, "RESTART_S", 0.01)
+    monkeypatch.setattr(consumption, "WATCH_S", 0.05)
+    monkeypatch.setattr(consumption, "DELIVERY_STALL_S", 0.2)
+    plane = Plane(LLM)
+    kinds = iter([DeafConsumer, InMemoryConsumer])
+    plane.put(plane.task(1))
+    worker = Worker(plane, "w", LLM, consumers=lambda *given: next(kinds)(plane.kafka, *given))
+    running = asyncio.create_task(worker.run())
+    await until(lambda: plane.lag(LLM) == 0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_its_status_says_how_it_is() -> None:
