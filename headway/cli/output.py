@@ -119,5 +119,7 @@ def duration(milliseconds: float) -> str:
 
 
 def dollars(amount: float) -> str:
-    """Small sums with the digits they need."""
+    """Small sums with the digits they need: `$2.50`, `$0.000021`, `<$0.000001`."""
+    if 0 < amount < 0.000_001:
+        return "<$0.000001"
     return f"${amount:.2f}" if amount >= 1 else f"${amount:.6f}"

@@ -87,7 +87,7 @@ def bar(step: StepTimeline, total_ms: float, width: int = WIDTH) -> str:
         last = max(first + 1, min(width, ceil(end_ms * scale)))
         cells[first:last] = mark * (last - first)
 
-    if step.enabled_ms is None or step.status is StepStatus.SKIPPED:
+    if step.enabled_ms is None or step.status in (StepStatus.SKIPPED, StepStatus.PENDING):
         return "".join(cells)
     paint(step.enabled_ms, total_ms if step.ended_ms is None else step.ended_ms, COORDINATION)
     for attempt in step.attempts:

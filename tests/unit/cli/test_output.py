@@ -64,4 +64,4 @@ def test_values_are_shown_as_people_write_them() -> None:
         "1.24 s",
         "2 min 05 s",
     ]
-    assert [dollars(sum_) for sum_ in (0.000021, 2.5)] == ["$0.000021", "$2.50"]
+    assert [dollars(sum_) for sum_ in (0.0000002, 0.000021, 2.5)] == ["<$0.000001", "$0.000021", "$2.50"]
