@@ -86,6 +86,9 @@ class AioKafkaConsumer:
         except BaseException:
             await self.stop()
             raise
+        # Else no partition is fetched for 100 ms while records of another one wait to be polled: with a trickle in a low
+        # lane the high lane's p95 was 85 ms, and is 15 ms without.
+        self._client._fetcher._prefetch_backoff = 0.0
         if self._settings.group is None:
             await self._on_assigned(self._client.assignment())
 

@@ -27,7 +27,8 @@ from services.chassis.kafka.types import (
 from services.chassis.kafka.watermark import Watermark
 from services.chassis.logging import log
 
-POLL_S = 0.1
+POLL_S = 0.25
+"""Bounds how long a stop waits for a poll; a record that arrives ends it at once."""
 DRAIN_S = 2.0
 """How long a revoke, or a stop, waits for acknowledgements, and then for its commit."""
 READY_S = 10.0
