@@ -80,7 +80,7 @@ class LlamaCppEngine(Written):
     kind: Literal["llamacpp"]
     model: str
     context: int = Field(default=8_192, ge=512, le=1_048_576, description="Tokens, shared by the slots.")
-    threads: int = Field(default=2, ge=1, le=256)
+    threads: int = Field(default=1, ge=1, le=256, description="More only on cores that are its own.")
 
 
 class OpenAIEngine(Written):
