@@ -38,9 +38,10 @@ def _texts(body: str) -> Iterator[str]:
     """The prose of a topic. A signature is joined to the paragraph about it, which rarely repeats the name."""
     blocks = ["", *(block for block in body.split("\n\n") if block.strip())]
     for before, block in pairwise(blocks):
-        text = _normalised(block)
-        if _is_prose(text) and not _only_points(text):
-            yield f"{_normalised(before)} {text}" if _introduces(before, block) else text
+        prose = _normalised(block)
+        text = f"{_normalised(before)} {prose}" if _introduces(before, block) else prose
+        if _is_prose(prose) and not _only_points(text):
+            yield text
 
 
 def _introduces(before: str, block: str) -> bool:

@@ -8,9 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headway.functions import StepContext
 
-MIN_SUPPORT = 0.9
-"""Share of a sentence's words that one source sentence must have, in the same order."""
-
 NO_ANSWER = "The indexed documents do not answer this question."
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"”’*)]*\s+(?=[\"“‘*(\[]*[A-Z_])")
@@ -21,6 +18,9 @@ a an and are as at be been being by can do does for has have how i in is it its 
 there these they this those to was were what when which while who why will with would yes you
 """
 _FILLER_WORDS = frozenset(_FILLER.split())
+_QUALIFIERS = frozenset(
+    ["but", "except", "neither", "never", "no", "none", "nor", "not", "only", "unless", "until", "without"]
+)
 
 
 class Source(BaseModel):
@@ -62,10 +62,10 @@ class _Sentence(NamedTuple):
 def grounded(input: Phrasing, ctx: StepContext) -> Grounded:
     """Keep of a phrasing the first sentences that stand, nearly word for word, in one sentence of the sources each.
 
-    Nearly: filler words, word endings and one word in ten may differ, the order may not. A small model's errors
-    are swapped words ("when the function is *called*"), so words found anywhere in the sources prove nothing.
-    Where nothing is left, or less of the question than the best sentence of the best paragraph has, that
-    sentence is the answer.
+    Nearly: filler words and endings may differ and words may be left out, but for negations; none may be new or
+    moved. A small model's errors are swapped words ("when the function is *called*"), so words found anywhere in the
+    sources prove nothing. Where nothing is left, or less of the question than the best sentence of the best paragraph
+    has, that sentence is the answer.
     """
     if not input.documents:
         return Grounded(answer=NO_ANSWER, grounded=False, quote="", source=None)
@@ -93,7 +93,13 @@ def _supported(input: Phrasing) -> list[_Sentence]:
 
 
 def _supports(source: Sequence[str], said: Sequence[str]) -> bool:
-    return _common_in_order(said, source) >= MIN_SUPPORT * len(said)
+    """Whether `said` is `source` with words left out, none of which turns the meaning round."""
+    rest = iter(source)
+    return all(word in rest for word in said) and _qualifiers(said) == _qualifiers(source)
+
+
+def _qualifiers(words: Sequence[str]) -> list[str]:
+    return [word for word in words if word in _QUALIFIERS]
 
 
 def _sentences(document: Source) -> list[_Sentence]:
@@ -112,15 +118,5 @@ def _finished(text: str) -> str:
 
 def _words(text: str) -> tuple[str, ...]:
     """Lower-case stems of the words that carry meaning: negations, numbers and directions among them."""
-    words = _WORD.findall(text.lower().replace("n't", " not"))
+    words = _WORD.findall(text.lower().replace("n't", " not").replace("cannot", "can not"))
     return tuple(_SUFFIX.sub("", word) for word in words if word not in _FILLER_WORDS)
-
-
-def _common_in_order(left: Sequence[str], right: Sequence[str]) -> int:
-    """Length of the longest common subsequence."""
-    row = [0] * (len(right) + 1)
-    for word in left:
-        previous, row = row, [0]
-        for column, other in enumerate(right):
-            row.append(previous[column] + 1 if word == other else max(previous[column + 1], row[-1]))
-    return row[-1]
