@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from headway.cli.embedded import embedded_plane
+from headway.cli.embedded import EmbeddedPlane
 from headway.plane.endpoints import Endpoints, load_endpoints
 
 CONFIG = Path(__file__).parent / "config"
@@ -19,7 +19,7 @@ async def plane(home: Path | None) -> AsyncIterator[Endpoints]:
         yield load_endpoints(home)
         return
     with tempfile.TemporaryDirectory(prefix="headway-loadtest-") as folder:
-        own = embedded_plane(Path(folder), CONFIG, lambda *_: None, ports="auto")
+        own = EmbeddedPlane(Path(folder), CONFIG, lambda *_: None, ports="auto")
         try:
             yield await own.start()
         finally:
