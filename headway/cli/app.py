@@ -45,8 +45,6 @@ def run(arguments: Sequence[str]) -> int:
         return int(get_command(app).main(list(arguments), prog_name="headway", standalone_mode=False) or Exit.OK)
     except typer.TyperException as error:
         return _usage(error)
-    except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted", Exit.INTERRUPTED)
     except BrokenPipeError:  # `headway … | head`
         sys.stderr.close()
         return Exit.OK

@@ -1,12 +1,13 @@
 """Configurations side by side: what differs, which partitions change lanes, and what is left without models. Pure."""
 
-import json
 import struct
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Any
+
+import yaml
 
 from schemas.base import Json, Priority
 from schemas.config import Bundle
@@ -53,7 +54,7 @@ def _parts(bundle: Bundle) -> dict[tuple[str, str], Any]:
 
 
 def _diff(was: Any, becomes: Any) -> Iterator[str]:
-    old, new = ([] if part is None else json.dumps(part, indent=2).splitlines() for part in (was, becomes))
+    old, new = ([] if part is None else yaml.safe_dump(part, sort_keys=False).splitlines() for part in (was, becomes))
     yield from (
         line for line in unified_diff(old, new, lineterm="", n=1) if not line.startswith(("---", "+++", "@@"))
     )

@@ -1,0 +1,253 @@
+"""Your pipelines, functions and configuration in one process, for your own tests: no broker, no store, no model.
+
+    async with in_process(Path("my-config"), answers={"llm": {"text": "Paris"}}) as plane:
+        response = await plane.run("ask", {"question": "What is the capital of France?"})
+        assert response.status == "succeeded"
+
+The handlers are those of the real services, on Kafka's in-memory twin: admission, dispatch, joins, retries, fallbacks
+and deadlines are what they are in production. Functions really run. Model classes that would need a model or a server
+answer what `answers` says, or else a value of the right shape.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from headway.cli.bundles import STAND_INS
+from schemas.base import Json, Priority
+from schemas.config import Bundle
+from schemas.events import EVENT, Event, RequestCoordinates
+from schemas.models import Backend, OpenAIEngine, SimulatedEngine
+from schemas.requests import InferenceRequest
+from schemas.responses import InferenceResponse
+from schemas.topics import (
+    AGGREGATOR_GROUP,
+    EVENTS,
+    IDEMPOTENCY_WINDOW_MS,
+    JOINS,
+    ORCHESTRATOR_JOINS_GROUP,
+    ORCHESTRATOR_REQUESTS_GROUP,
+    REQUESTS,
+    RESPONSES,
+    all_topics,
+)
+from services.aggregator.handlers import Join
+from services.chassis.blobs import InMemoryBlobStore, Outputs
+from services.chassis.clock import LogClock
+from services.chassis.config.folder import load_folder
+from services.chassis.config.live import ConfigError, LiveConfig
+from services.chassis.kafka.in_memory import InMemoryKafka
+from services.chassis.kafka.stream import BatchHandler, Stream
+from services.chassis.kafka.types import ConsumerSettings, Outgoing, Record, TopicPartition
+from services.chassis.metrics import Metrics
+from services.orchestrator.handlers import Admission, Dispatch
+from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
+from services.worker.adapters.memory_dead_runs import InMemoryDeadRuns
+from services.worker.claims import Claims
+from services.worker.ended_runs import EndedRuns
+from services.worker.engines.registry import build_engine
+from services.worker.handlers import Surroundings
+from services.worker.member import Member
+
+READY_TIMEOUT_S = 30.0
+POLL_S = 0.005
+_STAND_INS = {**STAND_INS, OpenAIEngine: {"text": "(simulated)", "finish_reason": "stop"}}
+
+
+@asynccontextmanager
+async def in_process(folder: Path, *, answers: Mapping[str, Json] | None = None) -> AsyncIterator["InProcessPlane"]:
+    """A plane that runs the configuration `folder`, until the block is left.
+
+    `answers` maps model classes to what they answer, whatever they are asked. Raises ConfigError, naming every
+    problem of the folder, and what a function's `warm_up` raises.
+    """
+    bundle, problems = load_folder(folder)
+    if bundle is None:
+        raise ConfigError("\n".join(map(str, problems)))
+    with TemporaryDirectory(prefix="headway-test-") as home:
+        plane = InProcessPlane(_simulated(bundle, answers or {}), folder / "functions", Path(home))
+        try:
+            await plane.start()
+            yield plane
+        finally:
+            await plane.stop()
+
+
+class InProcessPlane:
+    """Made by `in_process`."""
+
+    def __init__(self, bundle: Bundle, functions: Path, home: Path) -> None:
+        self._live = LiveConfig(1, bundle)
+        self._functions = functions
+        self._home = home
+        self._kafka = InMemoryKafka(_now_ms)
+        self._producer = self._kafka.producer()
+        self._clock = LogClock()
+        self._metrics = Metrics()
+        self._outputs = Outputs(InMemoryBlobStore())
+        self._dead_runs = InMemoryDeadRuns()
+        self._members: list[Member] = []
+        self._engines: list[Any] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        for topic in all_topics(bundle.model_classes, bundle.tenants):
+            self._kafka.create_topic(topic.name, topic.partitions)
+
+    async def run(
+        self,
+        pipeline: str,
+        input: Mapping[str, Json],  # noqa: A002  the record's word
+        *,
+        priority: Priority | None = None,
+        deadline_s: float | None = None,
+        timeout_s: float = 10.0,
+    ) -> InferenceResponse:
+        """One request and its response; TimeoutError after `timeout_s`."""
+        request = InferenceRequest(
+            request_id=str(uuid4()),
+            pipeline=pipeline,
+            input=dict(input),
+            priority=priority,
+            deadline_ms=None if deadline_s is None else round(deadline_s * 1_000),
+        )
+        key = (request.request_id or "").encode()
+        value = request.model_dump_json(exclude_none=True).encode()
+        await self._producer.send_all([Outgoing(REQUESTS, value, key)])
+        await self._until(lambda: self._response(key) is not None, timeout_s)
+        return InferenceResponse.model_validate_json(self._response(key) or b"")
+
+    def events(self, run_id: str) -> list[Event]:
+        """What the log says of a run, in its order."""
+        records = (record for record in self._kafka.records(EVENTS) if record.key == run_id.encode())
+        return [EVENT.validate_json(record.value or b"") for record in records]
+
+    def _response(self, key: bytes) -> bytes | None:
+        return next((record.value for record in self._kafka.records(RESPONSES) if record.key == key), None)
+
+    async def start(self) -> None:
+        """Starts every part and waits until each is ready."""
+        await self._producer.start()
+        shared = (self._outputs, self._clock, self._metrics)
+        admission = Admission(lambda: self._live, self._producer, *shared)
+        dispatch = Dispatch(lambda: self._live, *shared)
+        log = _Log(self._kafka, self._dead_runs)
+        join = Join(
+            window_ms=IDEMPOTENCY_WINDOW_MS, clock=self._clock, producer=self._producer, outputs=self._outputs,
+            requests=log, stopper=log, metrics=self._metrics,
+        )  # fmt: skip
+        self._stream(ORCHESTRATOR_REQUESTS_GROUP, REQUESTS, _Admitted(admission))
+        self._stream(ORCHESTRATOR_JOINS_GROUP, JOINS, dispatch)
+        self._stream(AGGREGATOR_GROUP, EVENTS, join, join)
+        self._spawn(join.tick())
+        self._start_worker()
+        await self._until(lambda: not any(member.why_not_ready() for member in self._members), READY_TIMEOUT_S)
+
+    async def stop(self) -> None:
+        """Ends every part."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for engine in self._engines:
+            await engine.stop()
+        await self._producer.stop()
+
+    def _stream(self, group: str, topic: str, handler: BatchHandler, join: Join | None = None) -> None:
+        async def on_assigned(partitions: frozenset[TopicPartition]) -> None:
+            if join is not None:
+                await join.on_assigned(partitions, stream.consumer)
+
+        settings = ConsumerSettings(group=group, topics=(topic,))
+        stream = Stream(
+            lambda listener: self._kafka.consumer(settings, listener),
+            self._producer,
+            handler,
+            on_assigned=on_assigned,
+        )
+        self._spawn(stream.run())
+
+    def _start_worker(self) -> None:
+        """One worker for every queue."""
+        claims = Claims(InMemoryClaimStore(Shelf(monotonic), "worker"))
+        around = Surroundings(self._producer, self._clock, self._outputs, claims)
+        ended = EndedRuns()
+        self._spawn(claims.keep(ended.add))
+        self._spawn(ended.follow(self._dead_runs))
+        for queue in self._live.queues.values():
+            engine = build_engine(
+                queue.engine,
+                slots=queue.slots,
+                home=self._home,
+                functions_folder=self._functions,
+                secret=lambda _: None,
+            )
+            member = Member(queue, engine, around, ended, consumers=self._kafka.consumer, metrics=self._metrics)
+            self._engines.append(engine)
+            self._members.append(member)
+            self._spawn(member.run())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work))
+
+    async def _until(self, holds: Callable[[], bool], timeout_s: float) -> None:
+        """Waits, unless a part has failed: its error is raised."""
+        async with asyncio.timeout(timeout_s):
+            while not holds():
+                for task in self._tasks:
+                    if task.done():
+                        task.result()
+                await asyncio.sleep(POLL_S)
+
+
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """Admission as a handler of the stream runtime."""
+
+    admission: Admission
+
+    async def handle(self, records: Sequence[Record]) -> Sequence[tuple[Record, Sequence[Outgoing]]]:
+        await self.admission.on_batch(records)
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """What the join needs beside its topic: requests read again, and workers told of ended runs."""
+
+    kafka: InMemoryKafka
+    dead_runs: InMemoryDeadRuns
+
+    async def fetch(self, coordinates: RequestCoordinates) -> Record | None:
+        return self.kafka.log(TopicPartition(coordinates.topic, coordinates.partition))[coordinates.offset]
+
+    def stop_run(self, run_id: str) -> None:
+        self.dead_runs.announce(run_id)
+
+
+def _simulated(bundle: Bundle, answers: Mapping[str, Json]) -> Bundle:
+    """Nothing in it needs a model or a server. A ConfigError for an answer of a class that is not there."""
+    if unknown := sorted(answers.keys() - bundle.model_classes.keys()):
+        raise ConfigError(
+            f"answers: no model class {', '.join(unknown)}; there are: {', '.join(bundle.model_classes)}"
+        )
+    classes = {
+        name: found.model_copy(update={"backends": tuple(_backend(name, one, answers) for one in found.backends)})
+        for name, found in bundle.model_classes.items()
+    }
+    return bundle.model_copy(update={"model_classes": classes})
+
+
+def _backend(model_class: str, backend: Backend, answers: Mapping[str, Json]) -> Backend:
+    output = answers.get(model_class, _STAND_INS.get(type(backend.engine)))
+    if output is None:
+        return backend
+    return backend.model_copy(update={"engine": SimulatedEngine(kind="simulated", latency_ms=1.0, output=output)})
+
+
+def _now_ms() -> int:
+    return int(datetime.now(UTC).timestamp() * 1_000)
