@@ -37,6 +37,8 @@ POLL_STALL_S = 30.0
 """Longer than a rebalance, through which a poll may be held."""
 DELIVERY_STALL_S = 60.0
 MAX_FAILURES = 5
+STABLE_S = 120.0
+"""A consumer that has lived so long does not count among failures in a row."""
 RESTART_S = 1.0
 
 
@@ -72,7 +74,8 @@ class Stream:
     """A group member that turns records into records.
 
     `on_assigned` runs before the first record is polled, and may seek (through `consumer`); `on_revoked` runs after
-    the last commit. Records read again from below the commit are handled like others, and the commit never goes back.
+    the last commit, also when the stream stops or its consumer is replaced. Records read again from below the commit
+    are handled like others, and the commit never goes back.
     `metadata` gives the commit's own string for a partition and offset.
     """
 
@@ -122,23 +125,28 @@ class Stream:
         A consumer that fails or stalls is replaced, a few times in a row.
         """
         self._ended.clear()
-        failures = 0
         try:
-            while not self._stopping.is_set():
-                self._session = _Session(self._consumer_factory, self._producer, self._handler, self._settings)
-                try:
-                    await self._session.run(self._stopping)
-                except ProducerDeadError:
-                    raise
-                except KafkaError as error:
-                    failures = 1 if self._session.turns else failures + 1
-                    if failures >= MAX_FAILURES:
-                        raise
-                    log.warning("consumer_replaced", failures=failures, exc_info=error)
-                    await _wait(self._stopping.wait(), RESTART_S * failures)
+            await self._run()
         finally:
             self._session = None
             self._ended.set()
+
+    async def _run(self) -> None:
+        loop, failures = asyncio.get_running_loop(), 0
+        while not self._stopping.is_set():
+            began = loop.time()
+            self._session = _Session(self._consumer_factory, self._producer, self._handler, self._settings)
+            try:
+                await self._session.run(self._stopping)
+            except ProducerDeadError:
+                raise
+            except KafkaError as error:
+                failures = 1 if loop.time() - began > STABLE_S else failures + 1
+                if failures >= MAX_FAILURES:
+                    raise
+                log.warning("consumer_replaced", failures=failures, exc_info=error)
+                await self._session.forget()
+                await _wait(self._stopping.wait(), RESTART_S * failures)
 
     async def stop(self) -> None:
         """Stops polling, waits up to 2 s for acknowledgements, commits, leaves; returns when `run` is about to."""
@@ -202,7 +210,6 @@ class _Session:
     ) -> None:
         self.consumer = consumer_factory(self)
         self.assignment = _Assignment()
-        self.turns = 0
         self._producer = producer
         self._handler = handler
         self._settings = settings
@@ -230,6 +237,7 @@ class _Session:
             _raise_first(vital)
             self._draining = True
             await self._settle()
+            await self.forget()
         finally:
             await _cancel([*work, stop])
             await self.consumer.stop()
@@ -242,10 +250,15 @@ class _Session:
         self._turned_at = self._loop.time()
         self._assigned = True
 
-    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+    async def on_revoked(self, _: frozenset[TopicPartition]) -> None:
         await self._settle()
+        await self.forget()
+
+    async def forget(self) -> None:
+        """From now on nothing of what was assigned has an effect."""
+        partitions = frozenset(self.assignment.watermarks)
         self.assignment = _Assignment()
-        if self._settings.on_revoked:
+        if partitions and self._settings.on_revoked:
             await self._settings.on_revoked(partitions)
 
     async def _committed(self, partitions: frozenset[TopicPartition]) -> dict[TopicPartition, int]:
@@ -269,7 +282,6 @@ class _Session:
                 None, max_records=min(room, self._settings.max_batch), timeout_s=POLL_S
             )
             self._polling_since, self._turned_at = None, self._loop.time()
-            self.turns += 1
             if records and not self._draining:
                 await self._handle(records)
 

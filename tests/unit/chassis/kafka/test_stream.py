@@ -334,6 +334,22 @@ async def test_hooks_run_before_the_first_record_and_after_the_last_commit(plane
     assert told[1] == ("revoked", 4, {FIRST: Commit(4), SECOND: Commit(0)})
 
 
+async def test_the_hook_is_told_of_the_end_after_the_last_commit(plane: Plane) -> None:
+    plane.feed(4)
+    told: list[tuple[frozenset[TopicPartition], Commit]] = []
+    handler = Copy()
+
+    async def revoked(partitions: frozenset[TopicPartition]) -> None:
+        told.append((partitions, plane.committed[FIRST]))
+
+    stream = Stream(plane.member, plane.producer, handler, commit_interval_s=60, on_revoked=revoked)
+    task = plane.run(stream)
+    await until(lambda: len(handler.handled) == 4)
+    await stream.stop()
+    await task
+    assert told == [(frozenset({FIRST, SECOND}), Commit(4))]
+
+
 async def test_what_a_hook_raises_ends_the_stream(plane: Plane) -> None:
     async def assigned(_: frozenset[TopicPartition]) -> None:
         raise LookupError("no snapshot")
@@ -433,9 +449,16 @@ async def test_a_consumer_that_is_stuck_is_replaced(
         made.append(kind(plane.kafka, SETTINGS, listener))
         return made[-1]
 
-    plane.run(Stream(factory, plane.producer, Copy(), commit_interval_s=0.01))
+    lost: list[frozenset[TopicPartition]] = []
+
+    async def revoked(partitions: frozenset[TopicPartition]) -> None:
+        lost.append(partitions)
+
+    plane.run(Stream(factory, plane.producer, Copy(), commit_interval_s=0.01, on_revoked=revoked))
     await until(lambda: plane.committed.get(FIRST) == Commit(5))
     assert len(made) == 2
+    if fault != "fail":
+        assert lost == [{FIRST, SECOND}]
 
 
 async def test_an_idle_stream_is_not_taken_for_a_stuck_one(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
