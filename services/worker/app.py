@@ -75,6 +75,7 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
                     consumers=consumer, metrics=app.metrics, on_warm=publisher.hurry,
                 )
             )  # fmt: skip
+        stack.push_async_callback(app.end_components)  # before their clients are closed
         await publisher.publish()  # from its acknowledgement the clock learns the time
         app.component("fleet", publisher.run())
         app.component("claims", claims.keep(ended.add))

@@ -24,6 +24,10 @@ class Assignment:
         self._lane_of = {tp: lane_of.get(tp.partition, Priority.BATCH) for tp in committed}
         self._partitions = {lane: [tp for tp in committed if self._lane_of[tp] is lane] for lane in Priority}
 
+    def __len__(self) -> int:
+        """How many partitions are owned."""
+        return len(self._committed)
+
     def lane(self, record: Record) -> Priority | None:
         """The lane a record came by; None: its partition is not ours any more."""
         return self._lane_of.get(record.tp)

@@ -15,6 +15,8 @@ TICK_S = 0.25
 RENEW_AFTER_S = 0.7
 """Often enough that a run that is over is noticed within a second even when its announcement was lost."""
 PROBE_TIMEOUT_S = 1.0
+MARK_LINGER_S = 0.01
+"""Results are in the log by then, and only their commit waits: marked together, a busy worker's calls halve."""
 
 T = TypeVar("T")
 _GO_AHEAD = Answer(Verdict.RUN)
@@ -29,7 +31,7 @@ class Claims:
         self._held: dict[Claim, float] = {}
         self._away = False
         self._make = Coalescer(self._claim_all)
-        self._mark = Coalescer(self._finish_all)
+        self._mark = Coalescer(self._finish_all, MARK_LINGER_S)
 
     @property
     def away(self) -> bool:

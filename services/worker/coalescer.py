@@ -16,18 +16,27 @@ R = TypeVar("R")
 class Coalescer(Generic[T, R]):
     """`call` answers a list of items with as many results, in their order."""
 
-    def __init__(self, call: Callable[[Sequence[T]], Awaitable[Sequence[R]]]) -> None:
+    def __init__(self, call: Callable[[Sequence[T]], Awaitable[Sequence[R]]], linger_s: float = 0.0) -> None:
+        """`linger_s`: how long the first one waits for company, where nobody is in a hurry."""
         self._call = call
+        self._linger_s = linger_s
         self._busy = False
         self._waiting: list[tuple[Sequence[T], Future[list[R]]]] = []
         self._next: Task[None] | None = None
 
     async def __call__(self, items: Sequence[T]) -> Sequence[R]:
         """The results of these items; raises what the call that carried them raised."""
-        if self._busy:
-            answered: Future[list[R]] = asyncio.get_running_loop().create_future()
-            self._waiting.append((items, answered))
-            return await answered
+        if not self._busy and not self._linger_s:
+            return await self._alone(items)
+        loop = asyncio.get_running_loop()
+        answered: Future[list[R]] = loop.create_future()
+        self._waiting.append((items, answered))
+        if not self._busy:
+            self._busy = True
+            loop.call_later(self._linger_s, self._go_on)
+        return await answered
+
+    async def _alone(self, items: Sequence[T]) -> Sequence[R]:
         self._busy = True
         try:
             return await self._call(items)

@@ -36,6 +36,8 @@ DRAIN_S = 2.0
 IDLE_S = 0.25
 SATURATED_S = 0.005
 """How often reserved slots are offered while the others are taken: a wait for records would not hear of a slot."""
+BLOCKED_S = 0.05
+"""How often a partition too far ahead of its commit is looked at again."""
 MAX_FAILURES = 5
 RESTART_S = 1.0
 WATCH_S = 10.0
@@ -192,7 +194,8 @@ class Consumption:
         self._scheduler.begin()
         taken = 0
         while turn := self._scheduler.turn(self._free(), self._monotonic()):
-            records = await self._poll(self._assignment.open(turn.lane), turn.limit, 0.0)
+            open_ = self._assignment.open(turn.lane)
+            records = await self._poll(open_, turn.limit, 0.0) if open_ else ()
             self._scheduler.took(turn, len(records), self._monotonic())
             self._deliver(records)
             taken += len(records)
@@ -212,6 +215,8 @@ class Consumption:
             await self._until_changed(min(wait_s, SATURATED_S))
             return True
         open_ = [tp for lane in idle for tp in self._assignment.open(lane)]
+        if len(open_) < len(self._assignment):
+            wait_s = min(wait_s, BLOCKED_S)
         limit = min(free[lane] for lane in idle)
         records = await self._poll(open_, limit, wait_s)
         self._charge(records)
@@ -228,7 +233,7 @@ class Consumption:
         if not self._taking or not self._life.available:
             return dict.fromkeys(LANES, 0)
         room = self._desk.room
-        return {lane: min(room, self._slots.free(lane)) if self._assignment.open(lane) else 0 for lane in LANES}
+        return {lane: min(room, self._slots.free(lane)) if self._assignment.owns(lane) else 0 for lane in LANES}
 
     async def _poll(
         self, partitions: Collection[TopicPartition], max_records: int, timeout_s: float

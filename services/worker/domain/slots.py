@@ -11,12 +11,9 @@ class Slots:
         self.total = total
         self.lent = False
         """Whether the lower lanes may use the reserved slots: nothing of the top lane can come here."""
-        self._busy = dict.fromkeys(LANES, 0)
-
-    @property
-    def busy(self) -> int:
+        self.busy = 0
         """Slots at work."""
-        return sum(self._busy.values())
+        self._busy = dict.fromkeys(LANES, 0)
 
     @property
     def reserved(self) -> int:
@@ -25,18 +22,20 @@ class Slots:
 
     def free(self, lane: Priority) -> int:
         """Slots a lane may take now."""
-        busy = self.busy
+        free = self.total - self.busy
         if lane is LANES[0]:
-            return self.total - busy
-        lower = busy - self._busy[LANES[0]]
-        return max(0, min(self.total - busy, self.total - self.reserved - lower))
+            return free
+        lower = self.busy - self._busy[LANES[0]]
+        return max(0, min(free, self.total - self.reserved - lower))
 
     def take(self, lane: Priority) -> None:
         """Occupies one; the caller has seen that one is free."""
         assert self.free(lane) > 0, f"no slot is free for {lane}"
+        self.busy += 1
         self._busy[lane] += 1
 
     def release(self, lane: Priority) -> None:
         """Gives one back."""
         assert self._busy[lane] > 0, f"no slot of {lane} is taken"
+        self.busy -= 1
         self._busy[lane] -= 1

@@ -71,3 +71,12 @@ async def test_a_caller_that_gives_up_holds_up_nobody() -> None:
     assert await third == [6]
     assert await ask([4]) == [8]
     await asyncio.gather(first, second, return_exceptions=True)
+
+
+async def test_where_nobody_is_in_a_hurry_the_first_waits_for_company() -> None:
+    slow = Slow()
+    slow.gate.set()
+    ask = Coalescer(slow, linger_s=0.01)
+    assert list(await asyncio.gather(*(ask([n]) for n in (1, 2, 3)))) == [[2], [4], [6]]
+    assert await ask([4]) == [8]
+    assert slow.calls == [[1, 2, 3], [4]]
