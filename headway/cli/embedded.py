@@ -3,15 +3,17 @@
 import asyncio
 import contextlib
 import math
+import re
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.cli.output import say
 from headway.plane.endpoints import Endpoints
 from headway.plane.ports import HOST, PortMode, choose_ports
+from headway.plane.process import tail
 from headway.plane.service import ServiceSpec, SetupSpec
 from headway.plane.supervisor import Plane, Progress
 
@@ -34,6 +36,7 @@ class EmbeddedPlane:
     ) -> None:
         chosen = choose_ports(ports)
         folder = str(config.resolve())
+        self._home = home
         self._on_progress = on_progress
         self._host_port = chosen.metrics["host"]
         services = [_service(name, chosen.metrics[name], folder) for name in ("orchestrator", "aggregator", "host")]
@@ -62,7 +65,8 @@ class EmbeddedPlane:
         while True:
             await asyncio.sleep(PROBE_S)
             if waits := await _why_not_ready(self._host_port):
-                self._on_progress("host", "starting", waits)
+                indexing = "".join(f"; {worker} embeds {done}" for worker, done in _indexing(self._home, waits))
+                self._on_progress("host", "starting", waits + indexing)
 
 
 def run_foreground(work: Coroutine[Any, Any, T]) -> T | None:
@@ -98,6 +102,15 @@ def _service(name: str, metrics_port: int, folder: str) -> ServiceSpec:
         env={"HEADWAY_CONFIG": folder},
         ready_timeout_s=HOST_READY_TIMEOUT_S if name == "host" else 60.0,
     )
+
+
+def _indexing(home: Path, waits: str) -> Iterator[tuple[str, str]]:
+    """Workers among those waited for that say in their log how far they are with an index: `512 of 1131`."""
+    for worker in re.findall(r"[\w.-]+-\d+", waits):
+        for text in reversed(tail(home / "logs" / f"worker-{worker}.log").splitlines()):
+            if found := re.search(r'"event":"embedded".*"done":(\d+),"total":(\d+)', text):
+                yield worker, f"{found[1]} of {found[2]}"
+                break
 
 
 async def _why_not_ready(port: int) -> str:
