@@ -217,7 +217,6 @@ class _Session:
         self._changed = asyncio.Event()
         self._assigned = False
         self._draining = False
-        self._handling = False
         self._polling_since: float | None = None
         self._turned_at = 0.0
         self._delivered = False
@@ -288,14 +287,11 @@ class _Session:
     async def _handle(self, records: Sequence[Record]) -> None:
         assignment = self.assignment
         assignment.deliver(records)
-        self._handling = self._delivered = True
-        try:
-            results = await self._handler.handle(records)
-            # Revoked meanwhile: the next owner handles them.
-            if self.assignment is assignment:
-                await self._send(assignment, records, results)
-        finally:
-            self._handling = False
+        self._delivered = True
+        results = await self._handler.handle(records)
+        # Revoked meanwhile: the next owner handles them.
+        if self.assignment is assignment:
+            await self._send(assignment, records, results)
             self._changed.set()
 
     async def _send(
@@ -329,7 +325,7 @@ class _Session:
     async def _drain(self) -> None:
         """Waits for what is being handled and for acknowledgements."""
         deadline = self._loop.time() + DRAIN_S
-        while self._handling or self.assignment.unfinished:
+        while self.assignment.unfinished:
             left = deadline - self._loop.time()
             if left <= 0:
                 return
@@ -359,15 +355,13 @@ class _Session:
             await asyncio.sleep(WATCH_S)
             if self._polling_since is not None and self._loop.time() - self._polling_since > POLL_STALL_S:
                 raise StalledError(f"a poll has not returned for {POLL_STALL_S:.0f} s")
-            idle, self._delivered = not self._delivered and not self._handling, False
+            idle, self._delivered = not self._delivered and not self.assignment.unfinished, False
             self._behind_s = self._behind_s + WATCH_S if idle and await self._is_behind() else 0.0
             if self._behind_s > DELIVERY_STALL_S:
                 raise StalledError(f"records exist, but none was delivered for {DELIVERY_STALL_S:.0f} s")
 
     async def _is_behind(self) -> bool:
         """Whether records exist that could be polled. An unreachable broker is no reason to replace the consumer."""
-        if self.assignment.unfinished >= self._settings.max_unacknowledged:
-            return False
         partitions = self.consumer.assignment()
         try:
             positions = await self.consumer.positions(partitions)

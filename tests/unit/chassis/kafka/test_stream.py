@@ -149,6 +149,17 @@ async def test_the_commit_stops_at_the_first_record_whose_output_is_not_acknowle
     await until(lambda: plane.committed[FIRST] == Commit(5))
 
 
+async def test_a_record_whose_output_failed_is_never_passed(plane: Plane) -> None:
+    plane.feed(3)
+    producer = Unacknowledged(plane.kafka)
+    plane.run(Stream(plane.member, producer, Copy(), commit_interval_s=0))
+    await until(lambda: len(producer.sent) == 3)
+    producer.sent[1].set_exception(KafkaError("outcome unknown"))
+    producer.acknowledge(0, 2)
+    await settle()
+    assert plane.committed[FIRST] == Commit(1)
+
+
 async def test_a_record_with_several_outputs_waits_for_all_of_them(plane: Plane) -> None:
     class Twice(Copy):
         async def handle(self, records: Sequence[Record]) -> Sequence[tuple[Record, Sequence[Outgoing]]]:
@@ -179,7 +190,10 @@ async def test_records_left_out_or_without_an_output_just_pass(plane: Plane) -> 
     assert len(plane.copied()) == 4
 
 
-async def test_too_much_unacknowledged_stops_the_polling_and_keeps_the_membership(plane: Plane) -> None:
+async def test_too_much_unacknowledged_stops_the_polling_and_keeps_the_membership(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "POLL_S", 60.0)  # what goes on again does so for another reason than time
     plane.feed(50)
     producer = Unacknowledged(plane.kafka)
     stream = Stream(plane.member, producer, Copy(), max_batch=4, max_unacknowledged=10, commit_interval_s=0.01)
