@@ -7,6 +7,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 from typer.main import get_command
@@ -28,13 +29,32 @@ from headway.cli.commands import (
 )
 from headway.cli.exits import Exit, expected
 
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(version("headway"))
+        raise typer.Exit
+
+
 app = typer.Typer(
-    help="The event-driven inference plane for compound AI: one answer, many models, bursts.",
     epilog="Start with `headway demo`, or with `headway up` and `headway submit`.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # its rich help loads a Markdown parser: twice the time of everything else
 )
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version.")
+    ] = False,
+) -> None:
+    """The event-driven inference plane for compound AI: one answer, many models, bursts."""
+
+
 for module in (demo, up, serve, submit, run_, lag, topics, dlq, config, pipelines, models, doctor, init):
     app.add_typer(module.app)
 
@@ -54,11 +74,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _usage(error: typer.TyperException) -> int:
-    if not error.format_message():  # no arguments: the help has been shown
+    message = error.format_message()
+    if message.startswith("Usage:"):  # nothing was asked for: the help is the answer
+        print(message, file=sys.stderr)
         return Exit.USAGE
     context = getattr(error, "ctx", None)
     hint = f" (see `{context.command_path} --help`)" if context else ""
-    return _fail(f"{error.format_message()}{hint}", Exit.USAGE)
+    return _fail(f"{message}{hint}", Exit.USAGE)
 
 
 def _fail(message: str, code: Exit) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from schemas.config import Bundle
     from services.chassis.kafka.connection import Connection
 
-app = typer.Typer(name="config", help="Pipelines, model classes and tenants: checked, published, rolled back.",
+app = typer.Typer(name="config", help="Pipelines and model classes: checked, published.",
                   no_args_is_help=True)  # fmt: skip
 
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the services have taken it.")]

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from services.chassis.kafka.connection import Connection
     from services.chassis.kafka.types import Record
 
-app = typer.Typer(
-    name="dlq", help="Dead letters: the original bytes, and why nobody could use them.", no_args_is_help=True
-)
+app = typer.Typer(name="dlq", help="Dead letters: the original bytes, and why.", no_args_is_help=True)
 
 BODY_CHARACTERS = 4_000
 HEADER_CHARACTERS = 400

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,17 @@ def test_the_commands_are_the_documented_ones() -> None:
         "config validate", "config diff", "config apply", "config history", "config rollback",
         "pipelines list", "pipelines graph", "models list", "models try",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("group", [[], ["run"], ["config"]])
+def test_without_a_command_the_help_is_shown(group: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(group) == Exit.USAGE
+    assert capsys.readouterr().err.startswith("Usage: headway")
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == Exit.OK
+    assert capsys.readouterr().out == f"{version('headway')}\n"
 
 
 def test_help_loads_nothing_heavy() -> None:
