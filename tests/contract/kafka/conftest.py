@@ -133,6 +133,11 @@ async def until(condition: Callable[[], bool], *members: Consumer) -> None:
     """Keeps the members polling (for nothing) until the condition holds."""
     async with asyncio.timeout(DEADLINE_S):
         while not condition():
-            for member in members:
-                await member.poll((), max_records=1, timeout_s=0.02)
-            await asyncio.sleep(0.01)
+            await turn(*members)
+
+
+async def turn(*members: Consumer) -> None:
+    """One poll of each member, for nothing."""
+    for member in members:
+        await member.poll((), max_records=1, timeout_s=0.02)
+    await asyncio.sleep(0.01)

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from services.chassis.kafka.types import Commit, Consumer, ConsumerSettings, KafkaError, Outgoing, TopicPartition
-from tests.contract.kafka.conftest import Broker, Journal, collect, until
+from tests.contract.kafka.conftest import Broker, Journal, collect, turn, until
 
 MEMBER = ConsumerSettings(group="workers", topics=("letters",))
 FIRST, SECOND = TopicPartition("letters", 0), TopicPartition("letters", 1)
@@ -93,6 +93,27 @@ async def test_members_are_told_before_partitions_go_and_after_they_come(broker:
         ("assigned", first.assignment()),
     ]
     assert other.events == [("assigned", second.assignment())]
+
+
+async def test_partitions_do_not_go_before_the_listener_has_been_told_that_they_came(broker: Broker) -> None:
+    await fill(broker, each=1)
+    journal, release = Journal(), asyncio.Event()
+
+    async def dawdle(_: frozenset[TopicPartition]) -> None:
+        await release.wait()
+
+    journal.assigning = dawdle
+    first = await broker.consumer(MEMBER, journal)
+    joining = asyncio.create_task(broker.consumer(MEMBER))
+    for _ in range(10):
+        await turn(first)
+    assert journal.events == []
+    journal.assigning = None
+    release.set()
+    second = await joining
+    await until(lambda: settled(2, first, second), first, second)
+    await until(lambda: len(journal.events) == 3, first, second)
+    assert [event for event, _ in journal.events] == ["assigned", "revoked", "assigned"]
 
 
 async def test_a_member_that_leaves_is_not_told_and_the_others_take_over(broker: Broker) -> None:

@@ -12,6 +12,7 @@ import pytest
 from services.chassis.kafka.in_memory import Faults, InMemoryKafka
 from services.chassis.kafka.types import (
     Appended,
+    Commit,
     ConsumerSettings,
     KafkaError,
     Outgoing,
@@ -161,6 +162,18 @@ async def test_a_topic_that_grows_is_shared_anew() -> None:
     records = await time.run(consumer.poll(None, max_records=10, timeout_s=60.0))
     assert [record.partition for record in records] == [4]
     assert time.now < 60.0
+
+
+async def test_a_commit_of_an_older_generation_is_refused() -> None:
+    time = VirtualTime()
+    kafka = broker(time)
+    consumer = kafka.consumer(ConsumerSettings("readers", ("letters",)), Quiet())
+    await time.run(consumer.start())
+    group, tp = kafka.group("readers"), TopicPartition("letters", 0)
+    assert not group.commit(consumer.member_id, group.generation - 1, {tp: Commit(1)})
+    assert not group.commit("stranger", group.generation, {tp: Commit(1)})
+    assert group.commits == {}
+    assert group.commit(consumer.member_id, group.generation, {tp: Commit(1)})
 
 
 async def test_every_partition_has_its_turn() -> None:

@@ -291,9 +291,21 @@ async def test_a_new_member_takes_over_what_is_not_committed_and_nothing_twice(p
     assert len(first.handled) + len(second.handled) == 1_020
 
 
-async def test_a_revoke_waits_for_the_batch_in_hand(plane: Plane) -> None:
+class Swallow(Copy):
+    """Handles records from which nothing follows."""
+
+    async def handle(self, records: Sequence[Record]) -> Sequence[tuple[Record, Sequence[Outgoing]]]:
+        await super().handle(records)
+        return ()
+
+
+@pytest.mark.parametrize(("kind", "outputs"), [(Copy, 3), (Swallow, 0)])
+async def test_a_revoke_waits_for_the_batch_in_hand_and_no_longer(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch, kind: type[Copy], outputs: int
+) -> None:
+    monkeypatch.setattr(runtime, "DRAIN_S", 60.0)
     plane.feed(3)
-    first, second = Copy(), Copy()
+    first, second = kind(), kind()
     first.open.clear()
     plane.run(plane.stream(first))
     await until(first.busy.is_set)
@@ -304,7 +316,8 @@ async def test_a_revoke_waits_for_the_batch_in_hand(plane: Plane) -> None:
     first.open.set()
     await until(lambda: newcomer.progressing)
     assert plane.committed[FIRST] == Commit(3)
-    assert len(plane.copied()) == 3
+    assert len(plane.copied()) == outputs
+    assert not second.handled
 
 
 async def test_a_batch_that_outlives_its_assignment_has_no_effect(
