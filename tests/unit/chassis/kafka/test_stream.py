@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from random import Random
 
 import pytest
 
@@ -523,6 +524,45 @@ async def test_a_consumer_that_always_fails_ends_the_stream(plane: Plane, monkey
     with pytest.raises(KafkaError, match="not authorised"):
         await Stream(factory, plane.producer, Copy()).run()
     assert len(made) == runtime.MAX_FAILURES
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_storm_of_joins_leaves_and_crashes_loses_nothing(seed: int) -> None:
+    """Whatever comes and goes, a record below the commit has its copy in the log."""
+    random = Random(seed)
+    plane = Plane(Faults(Random(seed), delay_s=0.01, lost_acknowledgements=0.1, retry_s=0.03))
+    streams: list[tuple[Stream, asyncio.Task[None]]] = []
+    fed = 0
+    for _ in range(30):
+        for _ in range(random.randrange(20)):
+            plane.kafka.append(random.choice([FIRST, SECOND]), Outgoing("in", b"%d" % fed))
+            fed += 1
+        fate = random.random()
+        if not streams or (fate < 0.4 and len(streams) < 4):
+            stream = plane.stream(Copy(), plane.kafka.producer())
+            streams.append((stream, asyncio.create_task(stream.run())))
+        elif fate < 0.7:
+            stream, task = streams.pop(random.randrange(len(streams)))
+            task.cancel() if random.random() < 0.5 else await stream.stop()
+            await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(random.random() * 0.01)
+        check_nothing_is_passed(plane)
+    stream = plane.stream(Copy())
+    plane.run(stream)
+    await until(lambda: all(plane.committed.get(tp) == Commit(len(plane.kafka.log(tp))) for tp in (FIRST, SECOND)))
+    check_nothing_is_passed(plane)
+    assert {value for _, value in plane.copied()} == {b"%d" % number for number in range(fed)}
+    for running, task in streams:
+        await running.stop()
+        await task
+    await plane.stop()
+
+
+def check_nothing_is_passed(plane: Plane) -> None:
+    copied = {value for _, value in plane.copied()}
+    for tp, commit in plane.committed.items():
+        passed = {record.value for record in plane.kafka.log(tp)[: commit.offset]}
+        assert passed <= copied
 
 
 async def test_cancelling_a_stream_leaves_the_group(plane: Plane) -> None:
