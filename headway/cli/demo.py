@@ -81,28 +81,28 @@ class Demo:
     async def show(self) -> None:
         """All of it, in the order it is told."""
         self._title("Questions to the Python language reference")
-        for question in REFERENCE:
-            await self._ask_aloud(question)
+        alone = [await self._ask_aloud(question) for question in REFERENCE]
         self._title("Questions to a table of sales")
         for question in TABLE:
             await self._ask_aloud(question)
         self._title("An attempt to talk the model out of its instructions")
         await self._ask_aloud(ATTACK)
         self._title(f"A flood of {FLOOD_REQUESTS} batch requests, and questions meanwhile")
-        await self._flood()
+        await self._flood(_latencies(alone))
 
-    async def _ask_aloud(self, question: Question) -> None:
+    async def _ask_aloud(self, question: Question) -> InferenceResponse | None:
         """The record, the answer with its quoted source, and where the time went."""
         record = {"pipeline": question.pipeline, "input": {"question": question.text}}
         self._say(f"\n→ inference-requests  {json.dumps(record)}", "cyan")
         response = await self._ask(question)
         if response is None:
-            return
+            return None
         for text in _told(response):
             self._say(f"  {text}")
         run = await read_run(self.logs, [response.run_id])
         for part in waterfall(run) if run else ():
             self._screen.print(Padding(part, (0, 0, 0, 2), expand=False))
+        return response
 
     async def _ask(self, question: Question) -> InferenceResponse | None:
         """Publishes, waits, checks; None when nothing came."""
@@ -118,13 +118,12 @@ class Demo:
             self._fault(f"{question.text}: {fault}")
         return response
 
-    async def _flood(self) -> None:
+    async def _flood(self, alone: Sequence[float]) -> None:
         """The batch lane is filled at once; interactive questions must not stand behind it."""
-        alone = await self._latencies(REFERENCE)
         began = time.monotonic()
         flood = [asyncio.create_task(self._embed(number)) for number in range(FLOOD_REQUESTS)]
         snapshot = asyncio.create_task(read_lag(self.broker))
-        beside = await self._latencies(REFERENCE)
+        beside = _latencies([await self._ask(question) for question in REFERENCE])
         self._screen.print(Padding(table(await snapshot), (1, 0, 1, 2), expand=False))
         ended = await asyncio.gather(*flood)
         took_s = time.monotonic() - began
@@ -135,11 +134,6 @@ class Demo:
         self._say(f"  questions beside it      {_spread(beside)}")
         texts = FLOOD_REQUESTS * TEXTS_A_REQUEST
         self._say(f"  the flood: {texts} texts embedded in {took_s:.1f} s, {texts / took_s:.0f} a second")
-
-    async def _latencies(self, questions: Sequence[Question]) -> list[float]:
-        """Milliseconds from a request's log time to its outcome's, one question after the other."""
-        responses = [await self._ask(question) for question in questions]
-        return [response.timing.total_ms for response in responses if response is not None]
 
     async def _embed(self, number: int) -> bool:
         texts = [f"paragraph {number}.{part} of a document to index" for part in range(TEXTS_A_REQUEST)]
@@ -172,6 +166,11 @@ def _told(response: InferenceResponse) -> Iterator[str]:
         yield from (f"source: “{source_text(source)}”" for source in sources[:1])
         if sql := response.output.get("sql"):
             yield f"by: {line(sql, 300)}"
+
+
+def _latencies(responses: Sequence[InferenceResponse | None]) -> list[float]:
+    """Milliseconds from each request's log time to its outcome's."""
+    return [response.timing.total_ms for response in responses if response is not None]
 
 
 def _spread(latencies: Sequence[float]) -> str:
