@@ -272,7 +272,8 @@ class AioKafkaProducer:
         self._linger_s = linger_s
         self._loop = asyncio.get_running_loop()
         self._dead: Future[None] = self._loop.create_future()
-        self._stopped = False
+        self._failure: KafkaError | None = None
+        """Why nothing can be sent any more."""
         self._client: Any = None
 
     @property
@@ -302,9 +303,11 @@ class AioKafkaProducer:
         except BaseException:
             await self.stop()
             raise
+        self._client._sender.sender_task.add_done_callback(self._on_sender_ended)
 
     async def stop(self) -> None:
-        self._stopped = True
+        stopped = KafkaError("the producer has stopped: whether the record was appended is unknown")
+        self._failure = self._failure or stopped
         if self._client and not await _ends_well(self._client.stop()):
             await self._tear_down()
 
@@ -321,8 +324,8 @@ class AioKafkaProducer:
     async def _send(self, record: Outgoing) -> "Future[RecordMetadata]":
         """The client's own `send` without its second copy of checks, which take longer than all the rest."""
         require_size(record)
-        if self._stopped:
-            raise _stopped()
+        if self._failure:
+            raise self._failure
         target = await self._place(record)
         headers = list(record.headers)
         while True:
@@ -334,7 +337,7 @@ class AioKafkaProducer:
                 # The buffer is full: the record was not queued.
                 continue
             except ClientError as error:
-                raise self._error(error) from error
+                raise self._fail(error) from error
             return sent
 
     async def _place(self, record: Outgoing) -> Target:
@@ -356,8 +359,8 @@ class AioKafkaProducer:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PRODUCER_REQUEST_TIMEOUT_S):
                     denied += await client.force_metadata_update()
-            if self._stopped:
-                raise _stopped()
+            if self._failure:
+                raise self._failure
             found: set[int] | None = client.cluster.partitions_for_topic(topic)
             if found:
                 return found
@@ -366,27 +369,33 @@ class AioKafkaProducer:
 
     def _settle(self, acknowledged: "Future[Appended]", sent: "Future[RecordMetadata]") -> None:
         error = sent.exception()
+        failure = self._fail(error) if error else None
         if acknowledged.done():
             return
-        if error is None:
+        if failure is None:
             found = sent.result()
             acknowledged.set_result(Appended(found.partition, found.offset, found.timestamp))
         else:
-            acknowledged.set_exception(self._error(error))
+            acknowledged.set_exception(failure)
             # Whoever awaits it sees the error; nobody has to.
             acknowledged.exception()
 
-    def _error(self, error: BaseException) -> KafkaError:
-        if self._stopped or isinstance(error, ProducerClosed):
-            return _stopped()
-        death = ProducerDeadError(f"the broker refused a record: {error!r}")
-        if not self._dead.done():
-            self._dead.set_exception(death)
+    def _on_sender_ended(self, sender: "Future[None]") -> None:
+        if not sender.cancelled() and (error := sender.exception()):
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> KafkaError:
+        """What the client does not try again is the end of this producer."""
+        if self._failure is None:
+            self._failure = ProducerDeadError(f"the broker refused a record: {error!r}")
+            self._dead.set_exception(self._failure)
             self._dead.exception()
-        return death
+        return self._failure
 
     async def _tear_down(self) -> None:
         """What an orderly stop could not do because the broker does not answer."""
+        # Its cancellation reaches the sender, and then the request for which that still waits.
+        await _ends_well(self._client._sender.close(), 0.1)
         await _ends_well(self._client.client.close())
         accumulator = self._client._message_accumulator
         for batch in (*chain.from_iterable(accumulator._batches.values()), *accumulator._pending_batches):
@@ -394,8 +403,6 @@ class AioKafkaProducer:
             accumulator._pending_batches.add(batch)
             batch.failure(ProducerClosed())
             batch._drain_waiter.exception()
-        # Once for the sender, and once for the request that it then waits for.
-        await _ends_well(self._client._sender.close(), 0.1)
 
 
 class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
@@ -414,10 +421,6 @@ class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     async def on_partitions_assigned(self, assigned: Collection[Target]) -> None:
         await self._assigned(assigned)
-
-
-def _stopped() -> KafkaError:
-    return KafkaError("the producer has stopped: whether the record was appended is unknown")
 
 
 async def _ends_well(stop: Coroutine[Any, Any, None], timeout_s: float = STOP_TIMEOUT_S) -> bool:

@@ -9,7 +9,14 @@ from schemas.topics import LOOP_TOPICS, Topic, dead_letter_topic
 from services.chassis.kafka.admin import Admin, Lag, TopicChange, TopicError
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import Connection
-from services.chassis.kafka.types import Commit, ConsumerSettings, KafkaError, Outgoing, TopicPartition
+from services.chassis.kafka.types import (
+    Commit,
+    ConsumerSettings,
+    KafkaError,
+    Outgoing,
+    ProducerDeadError,
+    TopicPartition,
+)
 from tests.contract.kafka.conftest import Journal, collect
 
 pytestmark = pytest.mark.kafka
@@ -107,6 +114,25 @@ async def test_what_would_lose_data_is_refused_before_anything_is_changed(
         await admin.reconcile([Topic("new", "bytes", "any"), wanted], 1)
     assert await admin.describe(["new"]) == {}
     assert (await admin.describe(["letters"]))["letters"].partitions == was.partitions
+
+
+async def test_a_record_that_the_broker_refuses_is_the_end_of_the_producer(
+    admin: Admin, connection: Connection
+) -> None:
+    await admin.reconcile([letters_with(max_message_bytes="1000")], 1)
+    producer = AioKafkaProducer(connection)
+    await producer.start()
+    try:
+        refused = await producer.send(Outgoing("letters", b"x" * 2_000, partition=0))
+        abandoned = await producer.send(Outgoing("letters", b"x" * 2_000, partition=1))
+        abandoned.cancel()
+        for future in (refused, producer.dead):
+            with pytest.raises(ProducerDeadError, match="MessageSizeTooLarge"):
+                await future
+        with pytest.raises(ProducerDeadError):
+            await producer.send(Outgoing("letters", b"small", partition=0))
+    finally:
+        await producer.stop()
 
 
 async def test_an_impossible_replication_names_the_topic(admin: Admin) -> None:
