@@ -134,7 +134,9 @@ class OpenAIEngine:
                 headers={"Accept-Encoding": "identity"} | self._authorization(),
                 trust_env=self._by_proxy,
                 timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),  # a call's deadline bounds the rest
-                limits=httpx.Limits(max_connections=None),  # the worker's slots bound them
+                # The worker's slots bound them. None is used twice: a server may close it just then, which fails
+                # a call (llama.cpp under load does), and a handshake is short beside an answer.
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             )
         await self.health()
 

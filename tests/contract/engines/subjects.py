@@ -123,6 +123,9 @@ async def openai(server: Subject) -> AsyncIterator[Subject]:
     await engine.stop()
 
 
+LONG_LIST: Json = {"type": "array", "items": {"type": "integer"}, "minItems": 500}
+
+
 def _chat_subject(engine: Engine, is_idle: Callable[[], Awaitable[bool]]) -> Subject:
     return Subject(
         engine,
@@ -132,9 +135,9 @@ def _chat_subject(engine: Engine, is_idle: Callable[[], Awaitable[bool]]) -> Sub
         wrong_field="input.messages.0.content",
         too_long={"messages": [{"role": "user", "content": "word " * 4_000}], "max_tokens": 1},
         endless={
-            "messages": [{"role": "user", "content": "Count from 1 to 1000: 1, 2, 3,"}],
+            "messages": [{"role": "user", "content": "Count."}],
             "max_tokens": 1_900,
-            "temperature": 1.0,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": LONG_LIST}},
         },
         is_idle=is_idle,
         counts_input=True,

