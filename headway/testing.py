@@ -21,10 +21,11 @@ from typing import Any
 from uuid import uuid4
 
 from headway.cli.bundles import STAND_INS
-from schemas.base import Json, Priority
+from schemas.base import Json, LogTime, Priority
 from schemas.config import Bundle
 from schemas.events import EVENT, Event, RequestCoordinates
 from schemas.models import Backend, OpenAIEngine, SimulatedEngine
+from schemas.redis_keys import EndedRun
 from schemas.requests import InferenceRequest
 from schemas.responses import InferenceResponse
 from schemas.topics import (
@@ -225,8 +226,8 @@ class _Log:
     async def fetch(self, coordinates: RequestCoordinates) -> Record | None:
         return self.kafka.log(TopicPartition(coordinates.topic, coordinates.partition))[coordinates.offset]
 
-    def stop_run(self, run_id: str) -> None:
-        self.dead_runs.announce(run_id)
+    def stop_run(self, run_id: str, ended_at_ms: LogTime) -> None:
+        self.dead_runs.announce(EndedRun(run_id, ended_at_ms))
 
 
 def _simulated(bundle: Bundle, answers: Mapping[str, Json]) -> Bundle:

@@ -1,18 +1,44 @@
 """Redis keys and channels, in one place. Redis holds no truth: each of these may vanish at any moment."""
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from schemas.base import LogTime
+
 DEAD_RUN_TTL_S = 3_600
-"""How long a run stays marked as over: as long as its id is remembered."""
+"""How long it is remembered that a run is over: as long as a deadline can be, after which its tasks are expired."""
 
 DEAD_RUNS_CHANNEL = "dead-runs"
-"""Runs that are over, as they end. A message is one or more run ids separated by spaces, so that one publish tells
-of a whole batch. Only a run that ended with steps still open need be told: the others have nothing to stop."""
+"""Runs that are over, as they end: `encode_ended_runs` of one or more. Only a run that ended with steps still open
+need be told: the others have nothing to stop."""
+
+
+class EndedRun(NamedTuple):
+    """A run that is over. Its id may live again later: only tasks stamped up to the end are tasks of this life."""
+
+    run_id: str
+    ended_at: LogTime
+
+
+def encode_ended_runs(runs: Iterable[EndedRun]) -> str:
+    """`<run id>@<log time>`, separated by spaces: one publish tells of a whole batch."""
+    return " ".join(f"{run.run_id}@{run.ended_at}" for run in runs)
+
+
+def decode_ended_runs(message: str) -> list[EndedRun]:
+    """What `encode_ended_runs` wrote; words that it did not write are passed over."""
+    words = (word.rpartition("@") for word in message.split())
+    return [EndedRun(run_id, int(at)) for run_id, _, at in words if run_id and at.isascii() and at.isdigit()]
 
 
 def dead_run_key(run_id: str) -> str:
-    """Exists (DEAD_RUN_TTL_S) once a run is over: its queued tasks are dropped, its running ones stopped."""
+    """Holds the log time at which a run ended, for DEAD_RUN_TTL_S: its tasks up to then are dropped or stopped."""
     return f"dead:{run_id}"
 
 
-def claim_key(run_id: str, step: str) -> str:
-    """Who runs a step: `<attempt> <owner>` under a lease; `<attempt> done` until the step's deadline has passed."""
-    return f"claim:{run_id}/{step}"
+def claim_key(run_id: str, step: str, deadline_at: LogTime) -> str:
+    """Who runs a step: `<attempt> <owner>` under a lease; `<attempt> done` until the step's deadline has passed.
+
+    The run's deadline tells one life of a run id from the next.
+    """
+    return f"claim:{run_id}/{deadline_at}/{step}"

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from schemas.redis_keys import EndedRun
 from services.chassis.logging import log
 from services.worker.coalescer import Coalescer
 from services.worker.domain.ports import Answer, Claim, ClaimStore, ClaimsUnavailable, Done, Verdict
@@ -59,7 +60,7 @@ class Claims:
         if held:
             await self._ask(self._store.release(held), CALL_TIMEOUT_S)
 
-    async def keep(self, on_over: Callable[[str], None]) -> None:
+    async def keep(self, on_over: Callable[[EndedRun], None]) -> None:
         """A component: renews what is held, tells of runs that are over, and notices when the store is back."""
         while True:
             await asyncio.sleep(TICK_S)
@@ -68,19 +69,19 @@ class Claims:
             if due or self._away:
                 await self._renew(due, on_over)
 
-    async def _renew(self, claims: list[Claim], on_over: Callable[[str], None]) -> None:
-        alive = await self._ask(self._store.renew(claims), PROBE_TIMEOUT_S)
-        if alive is None:
+    async def _renew(self, claims: list[Claim], on_over: Callable[[EndedRun], None]) -> None:
+        ends = await self._ask(self._store.renew(claims), PROBE_TIMEOUT_S)
+        if ends is None:
             return
         if self._away:
             self._away = False
             log.info("claims_back", held=len(self._held))
         now = self._monotonic()
-        for claim, lives in zip(claims, alive, strict=True):
+        for claim, ended_at in zip(claims, ends, strict=True):
             if claim in self._held:
                 self._held[claim] = now
-            if not lives:
-                on_over(claim.run_id)
+            if ended_at is not None:
+                on_over(EndedRun(claim.run_id, ended_at))
 
     async def _claim_all(self, claims: Sequence[Claim]) -> Sequence[Answer]:
         answers = None if self._away else await self._ask(self._store.claim(claims), CALL_TIMEOUT_S)

@@ -10,8 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from schemas.base import Priority
+from schemas.base import LogTime, Priority
 from schemas.models import Queue
+from schemas.redis_keys import EndedRun
 from schemas.tasks import InferenceTask
 from services.chassis.kafka.types import Record
 from services.chassis.logging import reason
@@ -60,7 +61,8 @@ class Desk:
         self._monotonic = monotonic
         self._batcher = MicroBatcher[Entry](min(queue.batch.max_size, max_batch), queue.batch.max_wait / 1_000)
         self._parking = Parking[Entry]()
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[tuple[str, LogTime], Entry] = {}
+        """By task id, which an id's next life has again, and the run's deadline, which it has not."""
         self._by_run: defaultdict[str, list[Entry]] = defaultdict(list)
         self._work: set[Task[None]] = set()
         self._letters = 0
@@ -91,12 +93,12 @@ class Desk:
             self._letters += 1
             self._spawn(self._dead_letter(record, lane, reason(error).lstrip(": "), passed))
             return
-        known = self._entries.get(task.task_id)
+        known = self._entries.get(_key(task))
         if known is not None:
             known.passed.append(passed)
             return
         entry = Entry(Attempt(task, record.timestamp, lane), [passed])
-        self._entries[task.task_id] = entry
+        self._entries[_key(task)] = entry
         self._by_run[task.run_id].append(entry)
         self._enter(entry)
 
@@ -134,7 +136,7 @@ class Desk:
 
     def _enter(self, entry: Entry) -> None:
         attempt = entry.attempt
-        if attempt.over or attempt.task.run_id in self._ended:
+        if attempt.over or self._ended.covers(attempt.task.run_id, attempt.task_at):
             self._handler.drop(attempt, "dropped")
             self._close(entry)
         elif self._handler.left_s(attempt) <= 0:
@@ -145,13 +147,14 @@ class Desk:
             self._batcher.add(entry, self._monotonic())
 
     async def _process(self, batch: Sequence[Entry]) -> None:
+        mine = batch
         try:
             answers = await self._handler.claim([entry.attempt for entry in batch])
             mine = [entry for entry, answer in zip(batch, answers, strict=True) if self._may_run(entry, answer)]
             reports = await self._handler.execute([entry.attempt for entry in mine]) if mine else []
         finally:
             self._flying -= 1
-            for entry in batch:
+            for entry in mine:  # the others left theirs, and a parked one may be back in another by now
                 self._leave_slot(entry)
         await self._handler.publish(reports)
         for entry in mine:
@@ -180,9 +183,10 @@ class Desk:
         self._letters -= 1
         passed()
 
-    def _end_run(self, run_id: str) -> None:
-        for entry in self._by_run.get(run_id, ()):
-            entry.attempt.end_run()
+    def _end_run(self, run: EndedRun) -> None:
+        for entry in self._by_run.get(run.run_id, ()):
+            if entry.attempt.task_at <= run.ended_at:
+                entry.attempt.end_run()
 
     def _close(self, entry: Entry) -> None:
         self._forget(entry)
@@ -191,7 +195,7 @@ class Desk:
 
     def _forget(self, entry: Entry) -> None:
         task = entry.attempt.task
-        del self._entries[task.task_id]
+        del self._entries[_key(task)]
         of_run = self._by_run[task.run_id]
         of_run.remove(entry)
         if not of_run:
@@ -214,3 +218,7 @@ class Desk:
         error = None if task.cancelled() else task.exception()
         if error is not None and not self.failed.done():
             self.failed.set_exception(error)
+
+
+def _key(task: InferenceTask) -> tuple[str, LogTime]:
+    return task.task_id, task.deadline_at

@@ -1,8 +1,11 @@
 """Runs that are over, as this worker has heard: their queued tasks are dropped, their running ones stopped."""
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 
+from schemas.base import LogTime
+from schemas.redis_keys import DEAD_RUN_TTL_S, EndedRun
 from services.worker.domain.ports import DeadRuns
 
 REMEMBERED = 10_000
@@ -10,28 +13,44 @@ REMEMBERED = 10_000
 
 
 class EndedRuns:
-    """The newest of them, and who wants to know at once."""
+    """The newest of them, for as long as a task of theirs could run, and who wants to know at once."""
 
-    def __init__(self) -> None:
-        self._runs: OrderedDict[str, None] = OrderedDict()
-        self._listeners: list[Callable[[str], None]] = []
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._runs: OrderedDict[str, tuple[LogTime, float]] = OrderedDict()
+        """When each ended, and when that was heard; what was heard last stands last."""
+        self._listeners: list[Callable[[EndedRun], None]] = []
 
-    def __contains__(self, run_id: str) -> bool:
-        return run_id in self._runs
+    def __len__(self) -> int:
+        return len(self._runs)
 
-    def listen(self, on_ended: Callable[[str], None]) -> None:
+    def covers(self, run_id: str, task_at: LogTime) -> bool:
+        """Whether a task stamped then belongs to a run that is over; a later one is of the id's next life."""
+        ended_at, _ = self._runs.get(run_id, (-1, 0.0))
+        return task_at <= ended_at
+
+    def listen(self, on_ended: Callable[[EndedRun], None]) -> None:
         """Calls it with every run that ends from now on."""
         self._listeners.append(on_ended)
 
-    def add(self, run_id: str) -> None:
+    def add(self, run: EndedRun) -> None:
         """This run is over."""
-        self._runs[run_id] = None
-        if len(self._runs) > REMEMBERED:
-            self._runs.popitem(last=False)
+        now = self._monotonic()
+        self._runs[run.run_id] = (run.ended_at, now)
+        self._runs.move_to_end(run.run_id)
+        self._forget(now)
         for on_ended in self._listeners:
-            on_ended(run_id)
+            on_ended(run)
 
     async def follow(self, feed: DeadRuns) -> None:
         """A component."""
-        async for run_id in feed.follow():
-            self.add(run_id)
+        async for run in feed.follow():
+            self.add(run)
+
+    def _forget(self, now: float) -> None:
+        while len(self._runs) > REMEMBERED or self._oldest_heard_at() < now - DEAD_RUN_TTL_S:
+            self._runs.popitem(last=False)
+
+    def _oldest_heard_at(self) -> float:
+        _, heard_at = next(iter(self._runs.values()))
+        return heard_at

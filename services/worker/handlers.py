@@ -74,7 +74,8 @@ class Attempt:
     @property
     def claim(self) -> Claim:
         """What a worker must hold to run it."""
-        return Claim(self.task.run_id, self.task.step, self.task.attempt)
+        task = self.task
+        return Claim(task.run_id, task.step, task.attempt, task.deadline_at, self.task_at)
 
     def end_run(self) -> None:
         """The run is over: the engine need not go on."""

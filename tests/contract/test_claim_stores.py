@@ -3,7 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from redis.asyncio import Redis
@@ -13,6 +13,7 @@ from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
 from services.worker.adapters.redis_claims import RedisClaimStore
 from services.worker.domain.ports import LEASE_S, Answer, Claim, ClaimStore, ClaimsUnavailable, Done, Verdict
 
+ENDED_AT = 5_000
 RUN, DONE, DEAD = (Answer(verdict) for verdict in (Verdict.RUN, Verdict.DONE, Verdict.DEAD))
 
 
@@ -37,7 +38,7 @@ def in_memory() -> Subject:
         now += LEASE_S
 
     async def end_run(run_id: str) -> None:
-        shelf.dead.add(run_id)
+        shelf.dead[run_id] = ENDED_AT
 
     async def lose(claim: Claim) -> None:
         shelf.flush()
@@ -49,24 +50,28 @@ def in_memory() -> Subject:
     return Subject(lambda name: InMemoryClaimStore(shelf, name), end_lease, end_run, lose, keeps_s)
 
 
+def key_of(claim: Claim) -> str:
+    return claim_key(claim.run_id, claim.step, claim.deadline_at)
+
+
 @pytest.fixture
 async def in_redis(redis_url: str) -> AsyncIterator[Subject]:
     redis = Redis.from_url(redis_url, decode_responses=True)
 
     async def end_lease(claim: Claim) -> None:
-        await redis.pexpire(claim_key(claim.run_id, claim.step), 1)
+        await redis.pexpire(key_of(claim), 1)
         async with asyncio.timeout(5):
-            while await redis.exists(claim_key(claim.run_id, claim.step)):  # noqa: ASYNC110
+            while await redis.exists(key_of(claim)):  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
     async def end_run(run_id: str) -> None:
-        await redis.set(dead_run_key(run_id), 1)
+        await redis.set(dead_run_key(run_id), ENDED_AT)
 
     async def lose(claim: Claim) -> None:
-        await redis.delete(claim_key(claim.run_id, claim.step))
+        await redis.delete(key_of(claim))
 
     async def keeps_s(claim: Claim) -> float:
-        return float(await redis.pttl(claim_key(claim.run_id, claim.step))) / 1_000
+        return float(await redis.pttl(key_of(claim))) / 1_000
 
     yield Subject(lambda name: RedisClaimStore(redis, name), end_lease, end_run, lose, keeps_s)
     await redis.aclose()
@@ -80,11 +85,15 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 @pytest.fixture
 def claim() -> Claim:
-    return Claim(str(uuid.uuid4()), "answer", 2)
+    return Claim(str(uuid.uuid4()), "answer", 2, deadline_at=9_000, task_at=ENDED_AT)
+
+
+def another() -> Claim:
+    return Claim(str(uuid.uuid4()), "answer", 1, deadline_at=9_000, task_at=ENDED_AT)
 
 
 def attempt(claim: Claim, number: int) -> Claim:
-    return Claim(claim.run_id, claim.step, number)
+    return replace(claim, attempt=number)
 
 
 async def test_a_free_step_is_ours_for_a_lease(subject: Subject, claim: Claim) -> None:
@@ -150,11 +159,25 @@ async def test_a_run_that_is_over_cannot_be_claimed(subject: Subject, claim: Cla
     assert await subject.owner("a").claim([claim]) == [DEAD]
 
 
-async def test_renewal_says_which_runs_are_over(subject: Subject, claim: Claim) -> None:
-    ours, other = subject.owner("a"), Claim(str(uuid.uuid4()), "answer", 1)
+async def test_renewal_says_which_runs_are_over_since_when(subject: Subject, claim: Claim) -> None:
+    ours, other = subject.owner("a"), another()
     await ours.claim([claim, other])
     await subject.end_run(claim.run_id)
-    assert await ours.renew([claim, other]) == [False, True]
+    assert await ours.renew([claim, other]) == [ENDED_AT, None]
+
+
+async def test_a_task_stamped_after_the_end_is_of_another_life(subject: Subject, claim: Claim) -> None:
+    await subject.end_run(claim.run_id)
+    later = replace(claim, task_at=ENDED_AT + 1)
+    assert await subject.owner("a").claim([later, claim]) == [RUN, DEAD]
+    assert await subject.owner("a").renew([later]) == [None]
+
+
+async def test_each_life_of_a_run_id_has_claims_of_its_own(subject: Subject, claim: Claim) -> None:
+    ours, reborn = subject.owner("a"), replace(claim, deadline_at=99_000, task_at=90_000, attempt=1)
+    await ours.claim([claim])
+    await ours.finish([Done(claim, 60.0)])
+    assert await subject.owner("b").claim([reborn, claim]) == [RUN, DONE]
 
 
 async def test_renewal_makes_a_claim_again_that_was_lost_with_the_store(subject: Subject, claim: Claim) -> None:
@@ -198,7 +221,7 @@ async def test_nobody_releases_what_another_holds(subject: Subject, claim: Claim
 
 
 async def test_many_are_answered_in_their_order(subject: Subject, claim: Claim) -> None:
-    held, done, free = (Claim(str(uuid.uuid4()), "answer", 1) for _ in range(3))
+    held, done, free = (another() for _ in range(3))
     await subject.owner("a").claim([held])
     await subject.owner("a").finish([Done(done, 60.0)])
     await subject.end_run(claim.run_id)

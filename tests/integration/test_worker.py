@@ -24,7 +24,7 @@ from schemas.events import EVENT, StepCompleted, StepFailed
 from schemas.fleet import FLEET as STATUSES
 from schemas.fleet import WorkerStatus
 from schemas.models import Queue, queues
-from schemas.redis_keys import DEAD_RUN_TTL_S, DEAD_RUNS_CHANNEL, dead_run_key
+from schemas.redis_keys import DEAD_RUN_TTL_S, DEAD_RUNS_CHANNEL, EndedRun, dead_run_key, encode_ended_runs
 from schemas.tasks import InferenceTask
 from schemas.topics import CONFIG, EVENTS, FLEET, all_topics
 from services.chassis.config.topic import ConfigHistory
@@ -303,8 +303,9 @@ async def test_the_end_of_a_run_stops_its_task(plane: Plane) -> None:
 
         await until(lambda: busy(2))
         redis = Redis.from_url(plane.redis_url)
-        await redis.set(dead_run_key(task.run_id), 1, ex=DEAD_RUN_TTL_S)
-        await redis.publish(DEAD_RUNS_CHANNEL, task.run_id)
+        ended = EndedRun(task.run_id, task.deadline_at)
+        await redis.set(dead_run_key(task.run_id), ended.ended_at, ex=DEAD_RUN_TTL_S)
+        await redis.publish(DEAD_RUNS_CHANNEL, encode_ended_runs([ended]))
         await redis.aclose()
         await until(lambda: busy(1), timeout_s=1.0)
         await plane.until_ended(other)

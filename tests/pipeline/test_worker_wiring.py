@@ -15,6 +15,7 @@ from schemas.errors import ErrorCode
 from schemas.events import EVENT, StepCompleted, StepFailed
 from schemas.models import Batch, ModelClass, Queue, queues
 from schemas.models import SimulatedEngine as Config
+from schemas.redis_keys import EndedRun
 from schemas.tasks import InferenceTask, Price
 from schemas.topics import EVENTS
 from services.chassis.blobs import InMemoryBlobStore, Outputs
@@ -186,6 +187,10 @@ async def until(true: Callable[[], bool], timeout_s: float = 5.0) -> None:
             await asyncio.sleep(0.002)
 
 
+def claim_of(task: InferenceTask) -> Claim:
+    return Claim(task.run_id, task.step, task.attempt, task.deadline_at, task_at=0)
+
+
 def failure(event: StepCompleted | StepFailed) -> tuple[ErrorCode, bool]:
     assert isinstance(event, StepFailed)
     return event.error.code, event.error.retryable
@@ -284,7 +289,7 @@ async def test_a_task_held_by_another_worker_waits_outside_the_slots() -> None:
     llm = queue_of("llm", slots=1, latency_ms=1)
     plane = Plane(llm)
     held, free = plane.task(1), plane.task(2)
-    plane.shelf.put(Claim(held.run_id, held.step, 1), "worker-0", 0.5)
+    plane.shelf.put(claim_of(held), "worker-0", 0.5)
     async with plane.worker():
         plane.put(held, free)
         began = time.monotonic()
@@ -297,7 +302,7 @@ async def test_a_task_held_by_another_worker_waits_outside_the_slots() -> None:
 async def test_what_another_worker_finished_meanwhile_is_not_run() -> None:
     plane = Plane(LLM)
     task = plane.task(1)
-    claim = Claim(task.run_id, task.step, 1)
+    claim = claim_of(task)
     plane.shelf.put(claim, "worker-0", 0.3)
     async with plane.worker() as worker:
         plane.put(task)
@@ -327,7 +332,7 @@ async def test_a_run_that_ends_stops_its_running_task() -> None:
         task = plane.task(1)
         plane.put(task)
         await until(lambda: worker.engines["llm"].asked == [task.task_id])
-        plane.dead_runs.announce(task.run_id)
+        plane.dead_runs.announce(EndedRun(task.run_id, plane.now_ms))
         await until(lambda: worker.engines["llm"].cancelled == [task.task_id], timeout_s=1.0)
         await until(lambda: plane.lag(llm) == 0)
     assert plane.events() == []
@@ -340,7 +345,7 @@ async def test_an_end_nobody_announced_is_noticed_by_the_claims() -> None:
         task = plane.task(1)
         plane.put(task)
         await until(lambda: worker.engines["llm"].asked == [task.task_id])
-        plane.shelf.dead.add(task.run_id)
+        plane.shelf.dead[task.run_id] = plane.now_ms
         await until(lambda: worker.engines["llm"].cancelled == [task.task_id], timeout_s=2.0)
 
 
@@ -348,12 +353,42 @@ async def test_a_queued_task_of_an_ended_run_is_dropped() -> None:
     plane = Plane(LLM)
     async with plane.worker() as worker:
         known, told = plane.task(1), plane.task(2)
-        worker.ended.add(known.run_id)
-        plane.shelf.dead.add(told.run_id)
-        plane.put(known, told)
+        plane.put(known, told)  # in the log, but not in the same instant in the worker's hands
+        ended_at = plane.now_ms
+        worker.ended.add(EndedRun(known.run_id, ended_at))
+        plane.shelf.dead[told.run_id] = ended_at
         await until(lambda: plane.lag(LLM) == 0)
         assert worker.engines["llm"].asked == []
     assert plane.events() == []
+
+
+async def test_a_run_id_that_lives_again_is_served_again() -> None:
+    plane = Plane(LLM)
+    async with plane.worker() as worker:
+        first = plane.task(1)
+        plane.put(first)
+        await until(lambda: plane.lag(LLM) == 0)
+        ended = EndedRun(first.run_id, plane.now_ms)
+        worker.ended.add(ended)
+        plane.shelf.dead[ended.run_id] = ended.ended_at
+        await until(lambda: plane.now_ms > ended.ended_at)
+        again = plane.task(1, input={"life": 2}, deadline_ms=40_000)
+        plane.put(again)
+        await until(lambda: plane.lag(LLM) == 0)
+        assert worker.engines["llm"].asked == [first.task_id, again.task_id]
+    assert [event.output.value for event in plane.events() if isinstance(event, StepCompleted)][1] == {"life": 2}
+
+
+async def test_a_new_life_does_not_wait_for_the_old_ones_task() -> None:
+    llm = queue_of("llm", latency_ms=0)
+    plane = Plane(llm)
+    async with plane.worker() as worker:
+        old = plane.task(1, input={"simulate": {"hang": True}})
+        plane.put(old)
+        await until(lambda: worker.engines["llm"].asked == [old.task_id])
+        plane.put(plane.task(1, deadline_ms=40_000))
+        event = await plane.event(old)
+    assert isinstance(event, StepCompleted)
 
 
 async def test_fast_tasks_share_engine_calls() -> None:
@@ -444,7 +479,7 @@ async def test_a_batch_goes_on_while_one_of_its_runs_lives() -> None:
     plane.put(gone, stays, partition=0)
     async with plane.worker() as worker:
         await until(lambda: worker.engines["embedding"].batches == [[gone.task_id, stays.task_id]])
-        plane.dead_runs.announce(gone.run_id)
+        plane.dead_runs.announce(EndedRun(gone.run_id, plane.now_ms))
         assert isinstance(await plane.event(stays), StepCompleted)
         await until(lambda: plane.lag(embedding) == 0)
         assert worker.engines["embedding"].cancelled == []
@@ -598,7 +633,7 @@ async def test_a_drain_that_takes_too_long_stops_the_tasks_and_frees_their_claim
         await until(lambda: worker.engines["llm"].asked == [task.task_id])
         await worker.drain(0.1)
         assert worker.engines["llm"].cancelled == [task.task_id]
-        assert plane.shelf.get(Claim(task.run_id, task.step, 1)) is None
+        assert plane.shelf.get(claim_of(task)) is None
     assert plane.lag(llm) == 1
 
 

@@ -5,37 +5,38 @@ import asyncio
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from schemas.redis_keys import DEAD_RUN_TTL_S, DEAD_RUNS_CHANNEL, dead_run_key
+from schemas.base import LogTime
+from schemas.redis_keys import DEAD_RUN_TTL_S, DEAD_RUNS_CHANNEL, EndedRun, dead_run_key, encode_ended_runs
 
 MAX_WAITING = 10_000
 MAX_BATCH = 200
 
 
 class RedisRunStopper:
-    """Collects run ids and tells of many at once."""
+    """Collects runs that ended and tells of many at once."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._waiting: asyncio.Queue[str] = asyncio.Queue(MAX_WAITING)
+        self._waiting: asyncio.Queue[EndedRun] = asyncio.Queue(MAX_WAITING)
 
-    def stop_run(self, run_id: str) -> None:
+    def stop_run(self, run_id: str, ended_at_ms: LogTime) -> None:
         """Queues one; dropped when too many wait."""
         if not self._waiting.full():
-            self._waiting.put_nowait(run_id)
+            self._waiting.put_nowait(EndedRun(run_id, ended_at_ms))
 
     async def run(self) -> None:
         """A component: marks and announces runs as they end."""
         while True:
-            run_ids = [await self._waiting.get()]
-            while len(run_ids) < MAX_BATCH and not self._waiting.empty():
-                run_ids.append(self._waiting.get_nowait())
-            await self._tell(run_ids)
+            runs = [await self._waiting.get()]
+            while len(runs) < MAX_BATCH and not self._waiting.empty():
+                runs.append(self._waiting.get_nowait())
+            await self._tell(runs)
 
-    async def _tell(self, run_ids: list[str]) -> None:
+    async def _tell(self, runs: list[EndedRun]) -> None:
         pipeline = self._redis.pipeline(transaction=False)
-        for run_id in run_ids:
-            pipeline.set(dead_run_key(run_id), "1", ex=DEAD_RUN_TTL_S)
-        pipeline.publish(DEAD_RUNS_CHANNEL, " ".join(run_ids))
+        for run in runs:
+            pipeline.set(dead_run_key(run.run_id), run.ended_at, ex=DEAD_RUN_TTL_S)
+        pipeline.publish(DEAD_RUNS_CHANNEL, encode_ended_runs(runs))
         try:
             async with asyncio.timeout(1.0):
                 await pipeline.execute()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from schemas.base import LogTime
 from services.worker.domain.ports import LEASE_S, Answer, Claim, ClaimsUnavailable, Done, Verdict
 
 _DONE = "done"
@@ -20,28 +21,38 @@ class Shelf:
     """What Redis would hold."""
 
     now_s: Callable[[], float]
-    dead: set[str] = field(default_factory=set)
+    dead: dict[str, LogTime] = field(default_factory=dict)
+    """When runs ended."""
     away: bool = False
     """Every call fails while this is set."""
-    _entries: dict[tuple[str, str], _Entry] = field(default_factory=dict)
+    _entries: dict[tuple[str, str, LogTime], _Entry] = field(default_factory=dict)
 
     def get(self, claim: Claim) -> _Entry | None:
         """The live entry of a claim's step."""
-        entry = self._entries.get((claim.run_id, claim.step))
+        entry = self._entries.get(_key(claim))
         return entry if entry is not None and entry.ends_at > self.now_s() else None
 
     def put(self, claim: Claim, holder: str, for_s: float) -> None:
         """Writes an entry that ends."""
-        self._entries[claim.run_id, claim.step] = _Entry(claim.attempt, holder, self.now_s() + for_s)
+        self._entries[_key(claim)] = _Entry(claim.attempt, holder, self.now_s() + for_s)
 
     def drop(self, claim: Claim) -> None:
         """Removes the entry."""
-        self._entries.pop((claim.run_id, claim.step), None)
+        self._entries.pop(_key(claim), None)
 
     def flush(self) -> None:
         """Loses everything, as Redis may."""
         self._entries.clear()
         self.dead.clear()
+
+    def ended_at(self, claim: Claim) -> LogTime | None:
+        """When the run of a claim ended; None while it goes on."""
+        ended_at = self.dead.get(claim.run_id, -1)
+        return ended_at if claim.task_at <= ended_at else None
+
+
+def _key(claim: Claim) -> tuple[str, str, LogTime]:
+    return claim.run_id, claim.step, claim.deadline_at
 
 
 class InMemoryClaimStore:
@@ -55,13 +66,13 @@ class InMemoryClaimStore:
         self._reach()
         return [self._claim(claim) for claim in claims]
 
-    async def renew(self, claims: Sequence[Claim]) -> Sequence[bool]:
+    async def renew(self, claims: Sequence[Claim]) -> Sequence[LogTime | None]:
         self._reach()
         for claim in claims:
             entry = self._shelf.get(claim)
             if entry is None or (entry.attempt, entry.holder) == (claim.attempt, self._owner):
                 self._shelf.put(claim, self._owner, LEASE_S)
-        return [claim.run_id not in self._shelf.dead for claim in claims]
+        return [self._shelf.ended_at(claim) for claim in claims]
 
     async def finish(self, done: Sequence[Done]) -> None:
         self._reach()
@@ -78,7 +89,7 @@ class InMemoryClaimStore:
                 self._shelf.drop(claim)
 
     def _claim(self, claim: Claim) -> Answer:
-        if claim.run_id in self._shelf.dead:
+        if self._shelf.ended_at(claim) is not None:
             return Answer(Verdict.DEAD)
         entry = self._shelf.get(claim)
         if entry is not None and entry.attempt >= claim.attempt:

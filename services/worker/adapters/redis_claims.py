@@ -7,19 +7,20 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from schemas.base import LogTime
 from schemas.redis_keys import claim_key, dead_run_key
 from services.worker.domain.ports import LEASE_S, Answer, Claim, ClaimsUnavailable, Done, Verdict
 
 _LEASE_MS = int(LEASE_S * 1_000)
 
-# KEYS: n claim keys, then n dead-run keys. ARGV: owner, lease in ms, n attempts.
+# KEYS: n claim keys, then n dead-run keys. ARGV: owner, lease in ms, n attempts, n stamps of the tasks' records.
 # Answers: -2 the run is over, -1 done or superseded, 0 ours, else milliseconds until the holder's lease ends.
 _CLAIM = """
 local answers, n = {}, #KEYS / 2
 for i = 1, n do
   local attempt, holder = string.match(redis.call('GET', KEYS[i]) or '', '^(%d+) (.+)$')
   local held, mine = tonumber(attempt or 0), tonumber(ARGV[i + 2])
-  if redis.call('EXISTS', KEYS[n + i]) == 1 then
+  if (tonumber(redis.call('GET', KEYS[n + i]) or -1) or -1) >= tonumber(ARGV[n + i + 2]) then
     answers[i] = -2
   elseif held > mine or (held == mine and holder == 'done') then
     answers[i] = -1
@@ -33,7 +34,8 @@ end
 return answers
 """
 
-# KEYS and ARGV as above. Answers: 0 the run is over, else 1. A claim that vanished with the store is made again.
+# KEYS and ARGV as above. Answers: when the run ended, -1 while it goes on. A claim that vanished with the store is
+# made again.
 _RENEW = """
 local answers, n = {}, #KEYS / 2
 for i = 1, n do
@@ -41,7 +43,8 @@ for i = 1, n do
   if (redis.call('GET', KEYS[i]) or mine) == mine then
     redis.call('SET', KEYS[i], mine, 'PX', ARGV[2])
   end
-  answers[i] = 1 - redis.call('EXISTS', KEYS[n + i])
+  local ended = tonumber(redis.call('GET', KEYS[n + i]) or -1) or -1
+  answers[i] = ended >= tonumber(ARGV[n + i + 2]) and ended or -1
 end
 return answers
 """
@@ -82,10 +85,10 @@ class RedisClaimStore:
             answers = await self._claim(_claims_and_runs(claims), self._lease(claims))
         return [_answer(answer) for answer in answers]
 
-    async def renew(self, claims: Sequence[Claim]) -> Sequence[bool]:
+    async def renew(self, claims: Sequence[Claim]) -> Sequence[LogTime | None]:
         async with _unavailable():
             answers = await self._renew(_claims_and_runs(claims), self._lease(claims))
-        return [answer == 1 for answer in answers]
+        return [None if answer < 0 else answer for answer in answers]
 
     async def finish(self, done: Sequence[Done]) -> None:
         args = [one.claim.attempt for one in done] + [max(1, int(one.keep_s * 1_000)) for one in done]
@@ -97,11 +100,11 @@ class RedisClaimStore:
             await self._release(_keys(claims), [self._owner, *(claim.attempt for claim in claims)])
 
     def _lease(self, claims: Sequence[Claim]) -> list[Any]:
-        return [self._owner, _LEASE_MS, *(claim.attempt for claim in claims)]
+        return [self._owner, _LEASE_MS, *(claim.attempt for claim in claims), *(claim.task_at for claim in claims)]
 
 
 def _keys(claims: Iterable[Claim]) -> list[str]:
-    return [claim_key(claim.run_id, claim.step) for claim in claims]
+    return [claim_key(claim.run_id, claim.step, claim.deadline_at) for claim in claims]
 
 
 def _claims_and_runs(claims: Sequence[Claim]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from schemas.redis_keys import DEAD_RUNS_CHANNEL
+from schemas.redis_keys import DEAD_RUNS_CHANNEL, EndedRun, decode_ended_runs
 
 RECONNECT_S = 1.0
 
@@ -17,14 +17,14 @@ class RedisDeadRuns:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    async def follow(self) -> AsyncIterator[str]:
+    async def follow(self) -> AsyncIterator[EndedRun]:
         while True:
             try:
                 async with self._redis.pubsub(ignore_subscribe_messages=True) as channel:
                     await channel.subscribe(DEAD_RUNS_CHANNEL)
                     async for message in channel.listen():
-                        for run_id in _text(message["data"]).split():
-                            yield run_id
+                        for run in decode_ended_runs(_text(message["data"])):
+                            yield run
             except (RedisError, OSError):
                 await asyncio.sleep(RECONNECT_S)
 

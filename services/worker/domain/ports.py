@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from schemas.base import LogTime
+from schemas.redis_keys import EndedRun
+
 LEASE_S = 8.0
 """How long a claim lasts without renewal: after a worker's death its tasks wait that long at most."""
 
@@ -16,6 +19,10 @@ class Claim:
     run_id: str
     step: str
     attempt: int
+    deadline_at: LogTime
+    """Of the run: another one in each life of its id."""
+    task_at: LogTime
+    """Stamp of the task's record."""
 
 
 class Verdict(Enum):
@@ -55,8 +62,11 @@ class ClaimStore(Protocol):
     async def claim(self, claims: Sequence[Claim]) -> Sequence[Answer]:
         """Takes what is free, held by an older attempt, or already ours, for LEASE_S."""
 
-    async def renew(self, claims: Sequence[Claim]) -> Sequence[bool]:
-        """Holds them for LEASE_S more, also those that were lost with the store. False: that run is over."""
+    async def renew(self, claims: Sequence[Claim]) -> Sequence[LogTime | None]:
+        """Holds them for LEASE_S more, also those that were lost with the store.
+
+        When the run of each ended; None while it goes on.
+        """
 
     async def finish(self, done: Sequence[Done]) -> None:
         """Marks them done, unless a newer attempt has begun."""
@@ -68,5 +78,5 @@ class ClaimStore(Protocol):
 class DeadRuns(Protocol):
     """The feed of runs that are over. Best effort: what is said while nobody listens is lost."""
 
-    def follow(self) -> AsyncIterator[str]:
-        """Run ids as they come, without end: a lost connection is made again."""
+    def follow(self) -> AsyncIterator[EndedRun]:
+        """Runs as they end, without end: a lost connection is made again."""

@@ -3,12 +3,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from schemas.redis_keys import EndedRun
 from services.worker import claims as module
 from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
 from services.worker.claims import Claims
 from services.worker.domain.ports import LEASE_S, Answer, Claim, Done, Verdict
 
-CLAIM = Claim("r1", "answer", 1)
+CLAIM = Claim("r1", "answer", 1, deadline_at=9_000, task_at=1_000)
 RUN = Answer(Verdict.RUN)
 
 
@@ -19,7 +20,7 @@ class World:
         self.now = 0.0
         self.shelf = Shelf(lambda: self.now)
         self.claims = Claims(InMemoryClaimStore(self.shelf, "a"), lambda: self.now)
-        self.over: list[str] = []
+        self.over: list[EndedRun] = []
 
     async def until(self, true: Callable[[], bool], step_s: float = 0.0) -> None:
         """Lets the keeper work until something holds."""
@@ -73,9 +74,9 @@ async def test_what_another_holds_is_not_renewed() -> None:
 async def test_the_keeper_tells_of_runs_that_are_over() -> None:
     world = World()
     await world.claims.claim([CLAIM])
-    world.shelf.dead.add("r1")
+    world.shelf.dead["r1"] = 2_000
     await world.until(lambda: bool(world.over), step_s=0.2)
-    assert set(world.over) == {"r1"}
+    assert set(world.over) == {EndedRun("r1", 2_000)}
 
 
 async def test_released_claims_are_free() -> None:
