@@ -7,6 +7,7 @@ from pathlib import Path
 from schemas.fleet import FleetMessage, OpenRuns, ServiceStatus
 from schemas.metrics import OPEN_RUNS
 from schemas.topics import AGGREGATOR_GROUP, EVENTS
+from services.aggregator.actions import Actions
 from services.aggregator.adapters.kafka_requests import KafkaRequestReader
 from services.aggregator.adapters.redis_stops import RedisRunStopper
 from services.aggregator.handlers import Join
@@ -44,8 +45,7 @@ async def serve(app: App[AggregatorSettings]) -> None:
         stack.callback(blobs.close)
         stack.push_async_callback(app.end_components)  # after the stream has drained, before clients are closed
         stopper = RedisRunStopper(redis)
-        join = Join(
-            window_ms=app.settings.idempotency_window_ms,
+        actions = Actions(
             clock=app.clock,
             producer=producer,
             outputs=Outputs(blobs),
@@ -53,6 +53,8 @@ async def serve(app: App[AggregatorSettings]) -> None:
             stopper=stopper,
             metrics=app.metrics,
         )
+        stack.push_async_callback(actions.stop)
+        join = Join(actions, window_ms=app.settings.idempotency_window_ms, clock=app.clock, producer=producer)
         stream = _stream(connection, producer, join)
         stack.push_async_callback(stream.stop)
         _observe_open_runs(app, join)

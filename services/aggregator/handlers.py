@@ -1,59 +1,27 @@
-"""The aggregator's shell: feeds the log to the fold, and acts on what it decides."""
+"""The aggregator's shell: feeds the log to the fold, and hands on what it decides."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from pydantic import ValidationError
-from pydantic_core import from_json, to_json
 
-from schemas import headers
-from schemas.base import Json, Output
-from schemas.errors import DeadLetterReason, ErrorCode, ErrorDetail
-from schemas.events import EVENT, Event, RequestCoordinates, RunFinished, RunStarted, RunTicked
-from schemas.metrics import DEAD_LETTERS_TOTAL, RESPONSES_TOTAL, RUN_COMPONENT_SECONDS, RUN_SECONDS
-from schemas.responses import MAX_INLINE_RESPONSE_BYTES
-from schemas.topics import EVENTS, JOINS, USAGE
-from services.aggregator.domain import outcomes
-from services.aggregator.domain.decisions import DeadLetter, Decision, Dispatch, Finish, Publish
-from services.aggregator.domain.fold import LogRecord, fold, outputs_of
-from services.aggregator.domain.outcomes import Mapped
-from services.aggregator.domain.state import Partition, Run
+from schemas.errors import DeadLetterReason
+from schemas.events import EVENT, Event, RunTicked
+from schemas.topics import EVENTS
+from services.aggregator.actions import Actions, Decided
+from services.aggregator.domain.decisions import Decision
+from services.aggregator.domain.fold import FoldTooOldError, LogRecord, fold
+from services.aggregator.domain.state import Partition
 from services.aggregator.domain.timers import Timers
-from services.chassis.blobs import BlobMissingError, BlobUnavailableError
 from services.chassis.clock import LogClock
-from services.chassis.expressions import ExpressionError, compile_template
-from services.chassis.kafka.dead_letters import dead_letter
 from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.types import Consumer, Outgoing, Producer, Record, TopicPartition
-from services.chassis.logging import canonical, log, reason
-from services.chassis.metrics import Metrics
+from services.chassis.logging import log, reason
 
 TICK_INTERVAL_S = 0.05
 MAX_TICKS = 1_000
 """Ticks sent for one partition at a time: a flood of deadlines must not fill the producer."""
-BLOB_RETRY_S = 0.5
-
-
-class OutputStore(Protocol):
-    """Reads outputs, wherever they are."""
-
-    async def load_output(self, output: Output) -> Json:
-        """Raises BlobMissingError or BlobUnavailableError."""
-
-
-class RequestReader(Protocol):
-    """Reads a request's record again."""
-
-    async def fetch(self, coordinates: RequestCoordinates) -> Record | None:
-        """None when it is no longer retained."""
-
-
-class RunStopper(Protocol):
-    """Tells workers that nobody waits for a run any more. Best effort."""
-
-    def stop_run(self, run_id: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -73,31 +41,22 @@ class Owned:
         """Whether the state is the present, not some past."""
         return self.position >= self.end
 
+    def fold(self, record: Record, event: Event) -> Sequence[Decision]:
+        """Advances the state; what is to be done, which is nothing for a record that was acted upon before."""
+        self.state, decisions = fold(self.state, LogRecord(record.timestamp, event))
+        run = self.state.open.get(event.run_id)
+        self.timers.schedule(event.run_id, run.next_due if run is not None else None)
+        return decisions if record.offset >= self.acted else ()
+
 
 class Join:
     """Folds the partitions it owns. A handler of the stream runtime."""
 
-    def __init__(
-        self,
-        *,
-        window_ms: int,
-        clock: LogClock,
-        producer: Producer,
-        outputs: OutputStore,
-        requests: RequestReader,
-        stopper: RunStopper,
-        metrics: Metrics,
-    ) -> None:
+    def __init__(self, actions: Actions, *, window_ms: int, clock: LogClock, producer: Producer) -> None:
+        self._actions = actions
         self._window_ms = window_ms
         self._clock = clock
         self._producer = producer
-        self._outputs = outputs
-        self._requests = requests
-        self._stopper = stopper
-        self._responses = metrics.counter(RESPONSES_TOTAL)
-        self._seconds = metrics.histogram(RUN_SECONDS)
-        self._components = metrics.histogram(RUN_COMPONENT_SECONDS)
-        self._dead_letters = metrics.counter(DEAD_LETTERS_TOTAL)
         self.owned: dict[int, Owned] = {}
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], consumer: Consumer) -> None:
@@ -114,139 +73,33 @@ class Join:
         """Stops acting on them: the log has another owner."""
         for tp in partitions:
             self.owned.pop(tp.partition, None)
+        await self._actions.stop()
 
     def open_runs(self) -> dict[int, int]:
         """Open runs by partition."""
         return {partition: len(owned.state.open) for partition, owned in self.owned.items()}
 
     async def handle(self, records: Sequence[Record]) -> Sequence[tuple[Record, Sequence[Outgoing]]]:
-        """Folds a batch; what each record decided must be acknowledged before the commit passes it."""
-        return [(record, await self._on_record(record)) for record in records]
+        """Folds a batch; what each record decided must be acknowledged before the commit passes it.
 
-    async def _on_record(self, record: Record) -> Sequence[Outgoing]:
-        self._clock.observe(record.timestamp)
-        owned = self.owned.get(record.partition)
-        if owned is None:
-            return ()
-        owned.position = record.offset + 1
-        silent = record.offset < owned.acted
-        try:
-            event = _decode(record)
-        except UndecodableEventError as error:
-            return () if silent else [self._dead_letter(record, DeadLetterReason.UNDECODABLE, str(error))]
-        if event is None:
-            return ()
-        owned.state, decisions = fold(owned.state, LogRecord(record.timestamp, event))
-        run = owned.state.open.get(event.run_id)
-        owned.timers.schedule(event.run_id, run.next_due if run is not None else None)
-        return () if silent or not decisions else await self._act(decisions, record)
-
-    async def _act(self, decisions: Sequence[Decision], record: Record) -> list[Outgoing]:
-        outgoing: list[Outgoing] = []
-        for decision in decisions:
-            if isinstance(decision, Dispatch):
-                task = {headers.TASK_ID: decision.ready.task_id}
-                outgoing.append(run_record(JOINS, decision.ready, more=task))
-            elif isinstance(decision, Finish):
-                outgoing.append(run_record(EVENTS, await self._finish(decision.run), partition=record.partition))
-            elif isinstance(decision, Publish):
-                outgoing.extend(self._publish(decision, record))
-            else:
-                outgoing.extend(await self._refuse(decision))
-        return outgoing
-
-    # The outcome ----------------------------------------------------------------------------
-
-    async def _finish(self, run: Run) -> RunFinished:
-        if not outcomes.reaches_output(run):
-            return outcomes.finish(run, Mapped())
-        finished = outcomes.finish(run, await self._map_output(run))
-        size = len(to_json(finished.response))
-        if size <= MAX_INLINE_RESPONSE_BYTES:
-            return finished
-        return outcomes.finish(run, Mapped(error=outcomes.too_large(size, MAX_INLINE_RESPONSE_BYTES)))
-
-    async def _map_output(self, run: Run) -> Mapped:
-        assert isinstance(run.started, RunStarted)
-        graph = run.started.graph
-        try:
-            template = compile_template(graph.output, graph.output_reads)
-            request = await self._load(run, run.started.input) if template.reads_input else None
-            outputs = {
-                step_id: await self._load(run, output)
-                for step_id, output in outputs_of(run, graph.output_reads).items()
-            }
-            return Mapped(template.evaluate(request, outputs))
-        except (ExpressionError, BlobMissingError, BlobUnavailableError) as error:
-            return Mapped(error=ErrorDetail(code=ErrorCode.INVALID_OUTPUT, message=f"output: {reason(error)}"))
-
-    async def _load(self, run: Run, output: Output) -> Json:
-        """A store that cannot be reached is tried again until the deadline; a blob that is gone is gone."""
-        assert isinstance(run.started, RunStarted)
-        while True:
+        The whole batch is folded before anything is awaited: no rebalance comes between two of its records, and what
+        is awaited afterwards touches no state.
+        """
+        letters: list[tuple[Record, Sequence[Outgoing]]] = []
+        decided: list[Decided] = []
+        for record in records:
+            self._clock.observe(record.timestamp)
+            owned = self.owned.get(record.partition)
+            if owned is None:
+                continue
+            owned.position = record.offset + 1
             try:
-                return await self._outputs.load_output(output)
-            except BlobUnavailableError:
-                if (self._clock.now_ms() or 0) >= run.started.deadline_at:
-                    raise
-                await asyncio.sleep(BLOB_RETRY_S)
-
-    def _publish(self, decision: Publish, record: Record) -> list[Outgoing]:
-        """The response exactly as the winning record holds it, so that every copy has the same bytes."""
-        finished = decision.finished
-        correlation = {headers.CORRELATION_ID: finished.correlation_id} if finished.correlation_id else {}
-        response = run_record(
-            finished.response_topic,
-            finished,
-            key=finished.response.request_id,
-            value=to_json(from_json(record.value or b"{}")["response"]),
-            more={headers.MESSAGE_TYPE: "InferenceResponse", **correlation},
-        )
-        if decision.abandoned:
-            self._stopper.stop_run(finished.run_id)
-        self._count(finished)
-        return [response, run_record(USAGE, finished.usage, key=finished.tenant)]
-
-    def _count(self, finished: RunFinished) -> None:
-        response, timing = finished.response, finished.response.timing
-        self._responses.labels(response.pipeline, response.status).inc()
-        self._seconds.labels(response.pipeline, response.status).observe(timing.total_ms / 1_000)
-        parts = {
-            "queue": timing.queue_ms,
-            "cold": timing.cold_ms,
-            "service": timing.service_ms,
-            "coordination": timing.coordination_ms,
-        }
-        for component, milliseconds in parts.items():
-            self._components.labels(response.pipeline, component).observe(milliseconds / 1_000)
-        canonical(
-            "run_finished",
-            run_id=finished.run_id,
-            tenant=finished.tenant,
-            pipeline=response.pipeline,
-            status=response.status,
-            error=response.error.code if response.error else None,
-            total_ms=timing.total_ms,
-            coordination_ms=timing.coordination_ms,
-            cost_usd=finished.usage.cost_usd,
-        )
-
-    # What cannot be joined ------------------------------------------------------------------
-
-    async def _refuse(self, decision: DeadLetter) -> list[Outgoing]:
-        """Dead-letters the request itself: a response would be a second one."""
-        record = await self._requests.fetch(decision.request)
-        if record is None:
-            log.warning("request_not_retained", topic=decision.request.topic, offset=decision.request.offset)
-            return []
-        return [self._dead_letter(record, decision.reason, decision.message)]
-
-    def _dead_letter(self, record: Record, why: DeadLetterReason, message: str) -> Outgoing:
-        self._dead_letters.labels(record.topic, why).inc()
-        canonical("dead_lettered", topic=record.topic, partition=record.partition, offset=record.offset, why=message)
-        return dead_letter(record, why, message)
-
-    # Time -----------------------------------------------------------------------------------
+                if decisions := _fold(owned, record):
+                    decided.append((record, decisions))
+            except PoisonError as poison:
+                if record.offset >= owned.acted:
+                    letters.append((record, [self._actions.dead_letter(record, poison.why, str(poison))]))
+        return [*letters, *await self._actions.act(decided)]
 
     async def tick(self) -> None:
         """Appends a tick for every run with a due timer, for ever. Cancelled when the service stops."""
@@ -267,8 +120,28 @@ class Join:
                     await self._producer.send(run_record(EVENTS, ticked, partition=partition))
 
 
-class UndecodableEventError(Exception):
-    """A record of the events topic that is no event of a known type."""
+class PoisonError(Exception):
+    """A record that cannot be folded; the state is what it was before."""
+
+    def __init__(self, why: DeadLetterReason, message: str) -> None:
+        super().__init__(message)
+        self.why = why
+
+
+def _fold(owned: Owned, record: Record) -> Sequence[Decision]:
+    """Raises PoisonError; FoldTooOldError when this process must not pass the record at all."""
+    event = _decode(record)
+    if event is None:
+        return ()
+    try:
+        return owned.fold(record, event)
+    except FoldTooOldError:
+        raise
+    except ValueError as error:
+        raise PoisonError(DeadLetterReason.INVALID, reason(error)) from None
+    except Exception as error:
+        log.exception("event_not_folded", partition=record.partition, offset=record.offset)
+        raise PoisonError(DeadLetterReason.POISON, type(error).__name__) from error
 
 
 def _decode(record: Record) -> Event | None:
@@ -279,4 +152,4 @@ def _decode(record: Record) -> Event | None:
         if error.errors(include_url=False, include_input=False)[0]["type"] == "union_tag_invalid":
             log.warning("unknown_event_type", partition=record.partition, offset=record.offset)
             return None
-        raise UndecodableEventError(reason(error)) from None
+        raise PoisonError(DeadLetterReason.UNDECODABLE, reason(error)) from None

@@ -11,7 +11,7 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +25,8 @@ from services.chassis.logging import log
 
 INLINE_BYTES = 16_384
 """An output up to this size travels in its record."""
+MAX_DEPTH = 64
+"""Levels of arrays and objects in one value."""
 RETENTION_S = 2 * RETENTION_MS / 1_000
 """A blob outlives every record that may name it."""
 SWEEP_EVERY_S = 3_600.0
@@ -65,16 +67,47 @@ class Outputs:
     async def store_output(self, value: Json) -> Output:
         """Inline up to 16 KiB of JSON, else put first and named.
 
-        Raises BlobUnavailableError, and ValueError for what is no JSON (NaN becomes null, as in every message).
+        Raises BlobUnavailableError, and ValueError for what cannot be carried: no JSON (NaN becomes null, as in every
+        message), or more than MAX_DEPTH levels.
         """
-        content = to_json(value, inf_nan_mode="null")
+        content = _content(value)
         if len(content) <= INLINE_BYTES:
             return Output(value=value)
         return Output(ref=await self._store.put(content))
 
+    async def check_in(self, output: Output) -> Output:
+        """By claim check whatever its size: for a record in which many small values are too many. Raises likewise."""
+        return output if output.ref is not None else Output(ref=await self._store.put(_content(output.value)))
+
     async def load_output(self, output: Output) -> Json:
         """The value, wherever it is. Raises BlobMissingError, BlobUnavailableError."""
-        return output.value if output.ref is None else from_json(await self._store.get(output.ref))
+        if output.ref is None:
+            return output.value
+        content = await self._store.get(output.ref)
+        try:
+            return from_json(content)
+        except ValueError as error:
+            raise BlobMissingError(f"blob {output.ref.sha256[:12]} holds no JSON that can be read") from error
+
+
+def require_depth(value: Json) -> None:
+    """Raises ValueError for more than MAX_DEPTH levels: a parser reads 200, and records nest values in values."""
+    level, inner = 0, [value]
+    while inner := [child for item in inner if isinstance(item, dict | list | tuple) for child in _children(item)]:
+        level += 1
+        if level > MAX_DEPTH:
+            raise ValueError(f"the value is nested deeper than {MAX_DEPTH} levels")
+
+
+def _children(item: Mapping[str, Json] | Sequence[Json]) -> Iterable[Json]:
+    return item.values() if isinstance(item, Mapping) else item
+
+
+def _content(value: Json) -> bytes:
+    content = to_json(value, inf_nan_mode="null")
+    if content.count(b"[") + content.count(b"{") > MAX_DEPTH:
+        require_depth(value)
+    return content
 
 
 def _ref(content: bytes) -> BlobRef:

@@ -235,3 +235,39 @@ def age(folder: Path, *names: str) -> None:
         if file.name in names:
             then = file.stat().st_mtime - 7_200
             os.utime(file, (then, then))
+
+
+def nested(levels: int) -> Any:
+    value: Any = {"leaf": 1}
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+async def test_a_value_nested_deeper_than_64_levels_is_not_carried() -> None:
+    outputs = Outputs(InMemoryBlobStore())
+    assert (await outputs.store_output(nested(64))).value == nested(64)
+    with pytest.raises(ValueError, match="deeper than 64 levels"):
+        await outputs.store_output(nested(65))
+    with pytest.raises(ValueError, match="deeper than 64 levels"):
+        await outputs.store_output({"text": "x" * INLINE_BYTES, "deep": nested(65)})
+
+
+async def test_a_wide_value_is_not_a_deep_one() -> None:
+    wide = [[number] for number in range(1_000)]
+    assert (await Outputs(InMemoryBlobStore()).store_output(wide)).value == wide
+
+
+async def test_a_blob_that_holds_no_json_counts_as_missing() -> None:
+    memory = InMemoryBlobStore()
+    ref = await memory.put(b"[" * 1_000)
+    with pytest.raises(BlobMissingError, match="no JSON that can be read"):
+        await Outputs(memory).load_output(Output(ref=ref))
+
+
+async def test_a_small_output_can_be_checked_in_and_a_reference_stays_one() -> None:
+    outputs = Outputs(InMemoryBlobStore())
+    checked = await outputs.check_in(Output(value={"a": 1}))
+    assert checked.ref is not None
+    assert await outputs.load_output(checked) == {"a": 1}
+    assert await outputs.check_in(checked) is checked

@@ -1,11 +1,17 @@
-"""Reads single requests again, by their coordinates, for the dead-letter topic."""
+"""Reads requests again, by their coordinates, for the dead-letter topic."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection
 
 from schemas.events import RequestCoordinates
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer
 from services.chassis.kafka.connection import Connection
-from services.chassis.kafka.types import ConsumerSettings, Record, TopicPartition
+from services.chassis.kafka.types import ConsumerSettings, KafkaError, Record, TopicPartition
 
-FETCH_TIMEOUT_S = 5.0
+FETCH_TIMEOUT_S = 10.0
+POLL_S = 0.5
+MAX_BATCH = 500
 
 
 class KafkaRequestReader:
@@ -15,21 +21,38 @@ class KafkaRequestReader:
         self._connection = connection
         self._consumers: dict[str, AioKafkaConsumer] = {}
 
-    async def fetch(self, coordinates: RequestCoordinates) -> Record | None:
-        """The record at these coordinates; None when it is no longer retained. Raises KafkaError."""
-        consumer = await self._consumer(coordinates.topic)
-        tp = TopicPartition(coordinates.topic, coordinates.partition)
-        begin = await consumer.beginning_offsets([tp])
-        if coordinates.offset < begin[tp]:
-            return None
-        consumer.seek(tp, coordinates.offset)
-        records = await consumer.poll([tp], max_records=1, timeout_s=FETCH_TIMEOUT_S)
-        return next((record for record in records if record.offset == coordinates.offset), None)
+    async def fetch(self, coordinates: Collection[RequestCoordinates]) -> dict[RequestCoordinates, Record | None]:
+        """The records at these coordinates; None for one that is no longer retained. Raises KafkaError."""
+        wanted: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+        for each in coordinates:
+            wanted[TopicPartition(each.topic, each.partition)].add(each.offset)
+        found: dict[tuple[TopicPartition, int], Record] = {}
+        try:
+            async with asyncio.timeout(FETCH_TIMEOUT_S):
+                for tp, offsets in wanted.items():
+                    found.update({(tp, record.offset): record for record in await self._read(tp, offsets)})
+        except TimeoutError:
+            raise KafkaError(f"requests were not read again within {FETCH_TIMEOUT_S:.0f} s") from None
+        return {each: found.get((TopicPartition(each.topic, each.partition), each.offset)) for each in coordinates}
 
     async def stop(self) -> None:
         """Closes the consumers."""
         for consumer in self._consumers.values():
             await consumer.stop()
+
+    async def _read(self, tp: TopicPartition, offsets: set[int]) -> list[Record]:
+        """In one sweep from the first to the last, jumping over what is far from any."""
+        consumer = await self._consumer(tp.topic)
+        begin = (await consumer.beginning_offsets([tp]))[tp]
+        left = sorted(offset for offset in offsets if offset >= begin)
+        found: list[Record] = []
+        while left:
+            consumer.seek(tp, left[0])
+            records = await consumer.poll([tp], max_records=MAX_BATCH, timeout_s=POLL_S)
+            found += [record for record in records if record.offset in offsets]
+            if records:
+                left = [offset for offset in left if offset > records[-1].offset]
+        return found
 
     async def _consumer(self, topic: str) -> AioKafkaConsumer:
         if topic not in self._consumers:

@@ -30,12 +30,20 @@ from schemas.joins import StepReady
 from schemas.usage import StepCost
 from services.aggregator.domain.decisions import DeadLetter, Decision, Dispatch, Finish, Publish
 from services.aggregator.domain.plans import Plan
-from services.aggregator.domain.state import STEP_TIMEOUT_GRACE_MS, Attempt, Partition, Run, StepState
+from services.aggregator.domain.state import (
+    FINISH_AGAIN_MS,
+    MAX_PLANS,
+    STEP_TIMEOUT_GRACE_MS,
+    Attempt,
+    Outcome,
+    Partition,
+    Run,
+    StepState,
+)
 
 FOLD_VERSION = 1
 RETRY_BASE_MS = 200
 RETRY_CAP_MS = 10_000
-MAX_PLANS = 256
 
 Folded = tuple[Partition, tuple[Decision, ...]]
 Changed = tuple[Run, tuple[Decision, ...]]
@@ -67,7 +75,7 @@ def fold(partition: Partition, record: LogRecord) -> Folded:
     if isinstance(event, RunFinished):
         return _on_run_finished(partition, event, run, now)
     if run.outcome is not None:
-        return partition, ()
+        return _on_closing(partition, run, run.outcome, now)
     changed, decisions = _on_open(run, event, now)
     return (partition, ()) if changed is run else (partition.with_run(changed), decisions)
 
@@ -132,16 +140,24 @@ def _on_run_finished(partition: Partition, event: RunFinished, run: Run, now: in
     return _prune(partition), (Publish(event, abandoned),)
 
 
+def _on_closing(partition: Partition, run: Run, outcome: Outcome, now: int) -> Folded:
+    """Nothing changes what was decided; but a `run-finished` that never came is asked for again."""
+    if now < outcome.again_at:
+        return partition, ()
+    again = replace(run, outcome=replace(outcome, again_at=now + FINISH_AGAIN_MS))
+    return partition.with_run(again), (Finish(again),)
+
+
 def _prune(partition: Partition) -> Partition:
     """Forgets graphs that no open run uses, once there are many: configurations come and go."""
-    if len(partition.plans) <= MAX_PLANS:
+    if len(partition.plans) <= partition.prune_at:
         return partition
     used = {run.started.graph_digest for run in partition.open.values() if isinstance(run.started, RunStarted)}
     kept = partition.plans
     for digest in partition.plans:
         if digest not in used:
             kept = kept.delete(digest)
-    return replace(partition, plans=kept)
+    return replace(partition, plans=kept, prune_at=max(MAX_PLANS, 2 * len(kept)))
 
 
 # An open run ------------------------------------------------------------

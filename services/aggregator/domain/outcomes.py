@@ -1,6 +1,6 @@
 """From a decided run to its one response and its bill."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from schemas import ids
@@ -30,7 +30,7 @@ def finish(run: Run, mapped: Mapped) -> RunFinished:
     assert run.outcome is not None
     outcome = run.outcome
     if mapped.error is not None:
-        outcome = Outcome(RunStatus.FAILED, outcome.decided_at, mapped.error)
+        outcome = replace(outcome, status=RunStatus.FAILED, error=mapped.error)
     return RunFinished(
         run_id=run.run_id,
         tenant=run.started.tenant,

@@ -14,6 +14,9 @@ from services.aggregator.domain.plans import Plan
 
 STEP_TIMEOUT_GRACE_MS = 1_000
 """The worker aborts at the step's deadline; the fold waits this much longer before it gives the step up."""
+FINISH_AGAIN_MS = 10_000
+"""A closing run without a readable `run-finished` in the log after this is closed again."""
+MAX_PLANS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class Outcome:
 
     status: RunStatus
     decided_at: int
+    again_at: int
+    """Log time at which `run-finished`, not seen by then, is asked for again."""
     error: ErrorDetail | None = None
 
 
@@ -97,7 +102,7 @@ class Run:
 
     def closed(self, status: RunStatus, at: int, error: ErrorDetail | None = None) -> "Run":
         """The run, decided."""
-        return replace(self, outcome=Outcome(status, at, error))
+        return replace(self, outcome=Outcome(status, at, at + FINISH_AGAIN_MS, error))
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -113,10 +118,11 @@ class Run:
         )
 
     @property
-    def next_due(self) -> int | None:
-        """Log time of the next timer: deadline, step time-out or retry. None: nothing is timed any more."""
-        if self.outcome is not None or isinstance(self.started, RunRejected):
-            return None
+    def next_due(self) -> int:
+        """Log time of the next timer: deadline, step time-out or retry; for a closing run, of another try."""
+        if self.outcome is not None:
+            return self.outcome.again_at
+        assert isinstance(self.started, RunStarted)
         dues = [due for state in self.steps.values() if (due := state.next_due) is not None]
         return min([self.started.deadline_at, *dues])
 
@@ -132,6 +138,8 @@ class Partition:
     open: "Map[str, Run]" = Map()  # noqa: RUF009 — an immutables.Map is immutable
     plans: "Map[str, Plan]" = Map()  # noqa: RUF009
     """By graph digest: runs of one graph share it."""
+    prune_at: int = MAX_PLANS
+    """How many plans there may be before those that no open run uses are looked for."""
 
     @classmethod
     def empty(cls, window_ms: int) -> "Partition":

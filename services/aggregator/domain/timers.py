@@ -1,9 +1,10 @@
 """When which run needs a tick: an index over the fold's state, rebuilt from it at every assignment."""
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 REPEAT_MS = 2_000
 """A tick that changed nothing (lost, or stamped too early) is sent again after this."""
+SLACK = 1_000
 
 
 class Timers:
@@ -17,9 +18,21 @@ class Timers:
         """The run's next timer is at log time `due`, replacing what was; None: it has no more."""
         if due is None:
             self._due.pop(run_id, None)
+            self._compact()
         elif self._due.get(run_id) != due:
             self._due[run_id] = due
             heappush(self._heap, (due, run_id))
+
+    @property
+    def size(self) -> int:
+        """Entries held, those of ended runs included."""
+        return len(self._heap)
+
+    def _compact(self) -> None:
+        """Drops what is no longer due once it is most of the heap: a run may end long before its deadline."""
+        if len(self._heap) > 2 * len(self._due) + SLACK:
+            self._heap = [(due, run_id) for run_id, due in self._due.items()]
+            heapify(self._heap)
 
     def pop_due(self, now: int, limit: int) -> list[str]:
         """At most `limit` runs whose timer is due at log time `now`; each comes again later unless rescheduled."""

@@ -4,11 +4,11 @@ import pytest
 
 from schemas.base import RunStatus, StepStatus
 from schemas.errors import DeadLetterReason, ErrorCode
-from schemas.graphs import OnFailure, Step, StepKind, Target
+from schemas.graphs import Graph, OnFailure, Step, StepKind, Target
 from services.aggregator.domain.decisions import DeadLetter, Dispatch, Finish, Publish
-from services.aggregator.domain.fold import MAX_PLANS, FoldTooOldError, LogRecord, fold
+from services.aggregator.domain.fold import FoldTooOldError, LogRecord, fold
 from services.aggregator.domain.outcomes import Mapped, finish
-from services.aggregator.domain.state import STEP_TIMEOUT_GRACE_MS
+from services.aggregator.domain.state import FINISH_AGAIN_MS, MAX_PLANS, STEP_TIMEOUT_GRACE_MS
 from tests.unit.aggregator.log import (
     DEADLINE_MS,
     DIAMOND,
@@ -100,8 +100,21 @@ def test_a_closing_run_ignores_everything_but_its_outcome() -> None:
     log.cancel()
     assert log.done("a") == ()
     assert log.cancel() == ()
-    assert log.tick(DEADLINE_MS) == ()
+    assert log.tick(FINISH_AGAIN_MS - 10) == ()
     assert log.status is RunStatus.CANCELLED
+
+
+def test_an_outcome_that_never_came_is_asked_for_again_unchanged() -> None:
+    log = Log()
+    log.start()
+    log.cancel()
+    first = log.run.outcome
+    (again,) = only(Finish, log.tick(FINISH_AGAIN_MS))
+    assert first is not None
+    assert again.run.outcome is not None
+    assert (again.run.outcome.status, again.run.outcome.decided_at) == (first.status, first.decided_at)
+    assert log.tick(FINISH_AGAIN_MS - 10) == ()
+    assert only(Finish, log.tick(10))
 
 
 # Identity -------------------------------------------------------------------------------------
@@ -394,10 +407,10 @@ def test_the_next_timer_is_the_earliest_of_deadline_timeouts_and_retries() -> No
     log.fail("b", retryable=True)
     assert log.run.next_due == log.run.steps["b"].retry_at
     log.cancel()
-    assert log.run.next_due is None
+    assert log.run.next_due == log.now + FINISH_AGAIN_MS
     other = Log()
     other.append(rejected())
-    assert other.run.next_due is None
+    assert other.run.next_due == other.now + FINISH_AGAIN_MS
 
 
 def test_two_timers_due_at_one_tick_both_apply() -> None:
@@ -466,6 +479,7 @@ def test_graphs_that_no_open_run_uses_are_forgotten_once_there_are_many() -> Non
             cancelled=log.partition.cancelled,
             open=log.partition.open,
             plans=log.partition.plans,
+            prune_at=log.partition.prune_at,
         )
     assert len(log.partition.plans) < MAX_PLANS
     assert started(request_id="other").graph_digest in log.partition.plans
@@ -494,3 +508,20 @@ def test_a_value_step_is_completed_without_a_model_and_costs_nothing() -> None:
 
 def test_the_diamond_is_what_these_tests_mean_by_it() -> None:
     assert [step.id for step in DIAMOND.steps] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        graph(),
+        graph(model("a"), model("a")),
+        graph(model("a", "nowhere")),
+        graph(model("a", chain=())),
+    ],
+)
+def test_a_graph_that_no_run_could_go_through_is_refused_and_changes_nothing(broken: Graph) -> None:
+    log = Log()
+    before = log.partition
+    with pytest.raises(ValueError, match=r"the graph|step 'a'"):
+        log.start(broken)
+    assert log.partition is before

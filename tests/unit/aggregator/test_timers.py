@@ -1,6 +1,6 @@
 """The index of timers: each run comes when it is due, and again while it stays due."""
 
-from services.aggregator.domain.timers import REPEAT_MS, Timers
+from services.aggregator.domain.timers import REPEAT_MS, SLACK, Timers
 
 
 def test_runs_come_in_the_order_of_their_timers_and_not_before() -> None:
@@ -42,3 +42,13 @@ def test_no_more_than_the_limit_come_at_once() -> None:
         timers.schedule(f"run-{number}", number)
     assert timers.pop_due(10, 3) == ["run-0", "run-1", "run-2"]
     assert timers.pop_due(10, 3) == ["run-3", "run-4"]
+
+
+def test_runs_that_end_early_do_not_pile_up_until_their_deadlines() -> None:
+    timers = Timers()
+    timers.schedule("stays", 50)
+    for number in range(10 * SLACK):
+        timers.schedule(f"run-{number}", 1_000_000 + number)
+        timers.schedule(f"run-{number}", None)
+    assert timers.size <= SLACK + 3
+    assert timers.pop_due(100, 10) == ["stays"]
