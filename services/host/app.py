@@ -64,7 +64,7 @@ async def _config_log(stack: AsyncExitStack, connection: Connection) -> LogReade
 
 
 def _statuses(app: App[HostSettings], config: ConfigFollower, workers: Workers) -> Sequence[FleetMessage]:
-    return workers.statuses(app.instance, config.live.revision if config.live else None)
+    return workers.statuses(app.instance, config.revision)
 
 
 async def _all_metrics(app: App[HostSettings], workers: Workers) -> bytes:

@@ -124,7 +124,7 @@ async def _configuration(app: App[WorkerSettings], connection: Connection) -> Li
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if waits[1].done():
             waits[1].result()
-        return follower.live
+        return follower.live if follower.revision is not None else None
     finally:
         for wait in waits:
             wait.cancel()

@@ -8,12 +8,15 @@ from typing import Literal
 from schemas.base import LogTime
 from services.chassis.clock import LogClock
 from services.chassis.logging import log
-from services.worker.domain.engine import HEALTH_TIMEOUT_S, Engine
+from services.worker.domain.engine import FIRST_HEALTH_TIMEOUT_S, HEALTH_TIMEOUT_S, Engine
 
 START_TIMEOUT_S = 900.0
 """Large models load for minutes."""
 PROGRESS_EVERY_S = 5.0
 HEALTH_EVERY_S = 10.0
+"""An engine that answered nothing for so long is checked, however busy it is."""
+HEAL_TIMEOUT_S = 12.0
+"""The second check of an engine that failed one: without an answer it is given up 28 s after its last."""
 MAX_PAUSE_S = 10.0
 
 
@@ -60,14 +63,14 @@ class EngineLife:
         self._pause_s = min(retry_after_s or 0.0, MAX_PAUSE_S)
         self._suspected.set()
 
-    async def start(self) -> None:
+    async def start(self, first_health_s: float = FIRST_HEALTH_TIMEOUT_S) -> None:
         """Returns when the engine has answered; raises what it raises, or TimeoutError."""
         began = self._monotonic()
         progress = asyncio.create_task(self._tell_progress(began))
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 await self._engine.start()
-                await self._engine.health()
+            await self._prove(first_health_s)
         finally:
             progress.cancel()
         took_s = self._monotonic() - began
@@ -78,20 +81,22 @@ class EngineLife:
         self.answered()
         log.info("engine_ready", queue=self._label, took_s=round(took_s, 3))
 
-    async def watch(self, is_busy: Callable[[], bool]) -> None:
+    async def watch(self) -> None:
         """A component, at work from the first start on. Raises EngineLostError when an ill engine does not heal."""
         await self._started.wait()
         while True:
-            suspected = await self._suspicion()
-            quiet_s = self._monotonic() - self._answered_at
-            if suspected or (quiet_s >= HEALTH_EVERY_S and not is_busy()):
+            if await self._suspicion() or self._quiet_s >= HEALTH_EVERY_S:
                 await self._check()
             self._suspected.clear()
 
+    @property
+    def _quiet_s(self) -> float:
+        return self._monotonic() - self._answered_at
+
     async def _suspicion(self) -> bool:
-        """Waits for one, and for the pause it asked for; False when there was none for a while."""
+        """Waits for one, and for the pause it asked for; False when there was none until a check may be due."""
         try:
-            async with asyncio.timeout(HEALTH_EVERY_S):
+            async with asyncio.timeout(max(0.0, HEALTH_EVERY_S - self._quiet_s)):
                 await self._suspected.wait()
         except TimeoutError:
             return False
@@ -100,17 +105,21 @@ class EngineLife:
 
     async def _check(self) -> None:
         try:
-            async with asyncio.timeout(HEALTH_TIMEOUT_S + 1):
-                await self._engine.health()
+            await self._prove(HEALTH_TIMEOUT_S)
         except Exception as error:
             log.warning("engine_unhealthy", queue=self._label, exc_info=error)
             await self._heal()
         self.answered()
 
+    async def _prove(self, timeout_s: float) -> None:
+        """A health check, bounded also for an engine that does not keep to its time."""
+        async with asyncio.timeout(timeout_s + 1):
+            await self._engine.health(timeout_s)
+
     async def _heal(self) -> None:
         self.state = "starting"
         try:
-            await self.start()
+            await self.start(HEAL_TIMEOUT_S)
         except Exception as error:
             self.state = "failed"
             raise EngineLostError(f"the engine of {self._label} is lost: {error}") from error

@@ -71,7 +71,7 @@ class Member:
 
     async def watch(self) -> None:
         """A component: raises EngineLostError when the engine is ill and does not heal."""
-        await self._life.watch(lambda: self._slots.busy > 0)
+        await self._life.watch()
 
     async def drain(self, timeout_s: float) -> None:
         """Lets running tasks end for a while and leaves the group; what still runs then is stopped."""

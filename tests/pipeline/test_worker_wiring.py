@@ -32,7 +32,7 @@ from services.chassis.kafka.types import (
     TopicPartition,
 )
 from services.chassis.metrics import Metrics
-from services.worker import consumption
+from services.worker import consumption, engine_life
 from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
 from services.worker.adapters.memory_dead_runs import InMemoryDeadRuns
 from services.worker.claims import Claims
@@ -297,6 +297,21 @@ async def test_a_task_held_by_another_worker_waits_outside_the_slots() -> None:
         assert time.monotonic() - began < 0.4
         assert isinstance(await plane.event(held), StepCompleted)
         assert time.monotonic() - began >= 0.4
+
+
+async def test_a_parked_task_that_came_back_keeps_its_slot_when_its_first_batch_ends() -> None:
+    embedding = queue_of("embedding", slots=4, batch=Batch(max_size=4, max_wait=2), latency_ms=0, max_batch=4)
+    plane = Plane(embedding)
+    held = plane.task(1, "embedding", input={"simulate": {"latency_ms": 1_500}})
+    mate = plane.task(5, "embedding", input={"simulate": {"latency_ms": 600}})
+    plane.shelf.put(claim_of(held), "worker-0", 0.2)
+    plane.put(held, mate, partition=4)
+    async with plane.worker() as worker:
+        await plane.event(mate)
+        assert worker.engines["embedding"].batches == [[mate.task_id], [held.task_id]]
+        assert worker.members["embedding"].status(worker.name).busy == 1
+        assert isinstance(await plane.event(held), StepCompleted)
+        await until(lambda: worker.members["embedding"].status(worker.name).busy == 0)
 
 
 async def test_what_another_worker_finished_meanwhile_is_not_run() -> None:
@@ -581,6 +596,49 @@ async def test_an_ailing_engine_gets_no_work_until_it_is_well() -> None:
         await running
     assert ended.group_contains(Exception, match="the engine of llm is lost")
     assert len(plane.events()) <= 4
+
+
+async def test_an_engine_that_hangs_under_load_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("HEALTH_EVERY_S", 0.2), ("HEALTH_TIMEOUT_S", 0.1), ("HEAL_TIMEOUT_S", 0.2)):
+        monkeypatch.setattr(engine_life, name, seconds)
+    llm = queue_of("llm", slots=2, latency_ms=1, outages=[{"after_s": 0.3, "for_s": 60, "kind": "hang"}])
+    plane = Plane(llm)
+    worker = Worker(plane, "worker-1", llm)
+    running = asyncio.create_task(worker.run())
+    await worker.until_ready()
+
+    async def load() -> None:
+        """Each task dies at its deadline, and the next takes its slot."""
+        for n in range(10_000):
+            plane.put(plane.task(n, deadline_ms=50))
+            await asyncio.sleep(0.01)
+
+    loading = asyncio.create_task(load())
+    with pytest.raises(ExceptionGroup) as ended:
+        await asyncio.wait_for(running, 5)
+    loading.cancel()
+    assert ended.group_contains(engine_life.EngineLostError, match="the engine of llm is lost")
+    assert any(isinstance(event, StepCompleted) for event in plane.events())
+
+
+async def test_an_engine_that_is_busy_for_long_is_checked_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_life, "HEALTH_EVERY_S", 0.05)
+    llm = queue_of("llm", slots=1, latency_ms=500)
+    plane = Plane(llm)
+    async with plane.worker() as worker:
+        checks, check = [], worker.engines["llm"].health
+
+        async def counted(timeout_s: float = 5.0) -> None:
+            await check(timeout_s)
+            checks.append(worker.members["llm"].status(worker.name).busy)
+
+        worker.engines["llm"].health = counted  # type: ignore[method-assign]
+        task = plane.task(1)
+        plane.put(task)
+        assert isinstance(await plane.event(task), StepCompleted)
+        assert 1 in checks
 
 
 async def test_a_scale_out_runs_nothing_twice() -> None:

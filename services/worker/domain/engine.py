@@ -10,7 +10,9 @@ from schemas.errors import ErrorCode
 from schemas.usage import TokenUsage
 
 HEALTH_TIMEOUT_S = 5.0
-"""No health check takes longer: three misses still eject a wedged engine within 30 s."""
+"""A running engine's health check takes no longer."""
+FIRST_HEALTH_TIMEOUT_S = 60.0
+"""The first one after a start may: a machine where much starts at once is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,8 @@ class Engine(Protocol):
         EngineUnavailable says what is missing and how to get it.
         """
 
-    async def health(self) -> None:
-        """A real, tiny inference in at most HEALTH_TIMEOUT_S; EngineUnavailable if it fails."""
+    async def health(self, timeout_s: float = HEALTH_TIMEOUT_S) -> None:
+        """A real, tiny inference in at most `timeout_s`; EngineUnavailable if it fails."""
 
     async def infer(self, calls: Sequence[Call]) -> Sequence[Outcome]:
         """One outcome per call, in their order: a bad call never fails its neighbours.

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from headway.functions import StepContext, StepError
 from schemas.base import Json
+from services.chassis.logging import log
 from services.worker.domain.engine import (
     HEALTH_TIMEOUT_S,
     Call,
@@ -71,14 +72,22 @@ class FunctionEngine:
         for module in _modules(functions):
             await self._hook(module, "warm_up", self._home, timeout_s=WARM_UP_TIMEOUT_S)
         self._functions = functions
+        unproven = [module.__name__ for module in _modules(functions) if not hasattr(module, "health")]
+        if unproven and self._health_input is None:
+            log.warning(
+                "functions_not_checked", modules=unproven, why="no health_input, and no health() in the module"
+            )
 
-    async def health(self) -> None:
-        """A call with `health_input` where there is one, else each module's `health()` where it has one."""
+    async def health(self, timeout_s: float = HEALTH_TIMEOUT_S) -> None:
+        """A call with `health_input` where there is one, else each module's `health()` where it has one.
+
+        Without either nothing is called: it is healthy as long as its modules are loaded.
+        """
         if self._health_input is not None:
-            require_result(await self.infer([health_call(self._health_input)]))
+            require_result(await self.infer([health_call(self._health_input, timeout_s)]))
             return
         for module in _modules(self._functions):
-            await self._hook(module, "health", timeout_s=HEALTH_TIMEOUT_S)
+            await self._hook(module, "health", timeout_s=timeout_s)
 
     async def infer(self, calls: Sequence[Call]) -> list[Outcome]:
         return await answer_each(calls, self._answer)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from services.worker.domain.engine import Call, EngineUnavailable, Outcome
+from services.worker.domain.engine import HEALTH_TIMEOUT_S, Call, EngineUnavailable, Outcome
 from services.worker.engines import llamacpp_server
 from services.worker.engines.openai import OpenAIEngine
 from services.worker.engines.outcomes import INSTALL
@@ -44,8 +44,8 @@ class LlamaCppEngine:
                 await self._unload()
                 await self._load()
 
-    async def health(self) -> None:
-        await self._chat().health()
+    async def health(self, timeout_s: float = HEALTH_TIMEOUT_S) -> None:
+        await self._chat().health(timeout_s)
 
     async def infer(self, calls: Sequence[Call]) -> list[Outcome]:
         try:

@@ -70,11 +70,11 @@ class OnnxEngine:
             raise EngineUnavailable(f"{error.name} is not installed: {INSTALL}") from None
         self._model = model
 
-    async def health(self) -> None:
+    async def health(self, timeout_s: float = HEALTH_TIMEOUT_S) -> None:
         """Embed a word, beside the running batch rather than behind it."""
         model = self._loaded()
         try:
-            async with asyncio.timeout(HEALTH_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 await asyncio.to_thread(model.encode, ["health"])
         except Exception as error:
             raise EngineUnavailable(f"the health check failed: {failed(error)}") from None

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from schemas.base import Json
 from schemas.usage import TokenUsage
 from services.worker.domain.engine import (
+    FIRST_HEALTH_TIMEOUT_S,
+    HEALTH_TIMEOUT_S,
     Call,
     CallerFault,
     ContentTooLarge,
@@ -129,16 +131,21 @@ class OpenAIEngine:
     async def start(self) -> None:
         if self._api_key_env and not self._api_key:
             raise EngineUnavailable(f"no API key: set the environment variable {self._api_key_env}")
-        if self._client is None:
-            self._client = httpx.AsyncClient(
-                headers={"Accept-Encoding": "identity"} | self._authorization(),
-                trust_env=self._by_proxy,
-                timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),  # a call's deadline bounds the rest
-                # The worker's slots bound them. None is used twice: a server may close it just then, which fails
-                # a call (llama.cpp under load does), and a handshake is short beside an answer.
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
-            )
-        await self.health()
+        if self._client is not None:
+            return
+        self._client = httpx.AsyncClient(
+            headers={"Accept-Encoding": "identity"} | self._authorization(),
+            trust_env=self._by_proxy,
+            timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),  # a call's deadline bounds the rest
+            # The worker's slots bound them. None is used twice: a server may close it just then, which fails
+            # a call (llama.cpp under load does), and a handshake is short beside an answer.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+        )
+        try:
+            await self.health(FIRST_HEALTH_TIMEOUT_S)
+        except BaseException:
+            await self.stop()
+            raise
 
     def _authorization(self) -> dict[str, str]:
         if not self._api_key:
@@ -147,9 +154,9 @@ class OpenAIEngine:
             raise EngineUnavailable(f"{self._api_key_env} holds characters that no HTTP header can carry")
         return {"Authorization": f"Bearer {self._api_key}"}
 
-    async def health(self) -> None:
+    async def health(self, timeout_s: float = HEALTH_TIMEOUT_S) -> None:
         """One token."""
-        require_result(await self.infer([health_call({"messages": _PROBE, "max_tokens": 1})]))
+        require_result(await self.infer([health_call({"messages": _PROBE, "max_tokens": 1}, timeout_s)]))
 
     async def infer(self, calls: Sequence[Call]) -> list[Outcome]:
         return await answer_each(calls, self._chat)

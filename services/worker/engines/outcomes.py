@@ -10,7 +10,6 @@ from pydantic import BaseModel, ValidationError
 
 from schemas.base import Json
 from services.worker.domain.engine import (
-    HEALTH_TIMEOUT_S,
     Call,
     CallerFault,
     ContentTooLarge,
@@ -82,6 +81,6 @@ def require_result(outcomes: Sequence[Outcome]) -> None:
             raise EngineUnavailable(f"the health check failed: {outcome}") from outcome
 
 
-def health_call(value: Mapping[str, Json]) -> Call:
+def health_call(value: Mapping[str, Json], timeout_s: float) -> Call:
     """A call of nobody's, for a health check."""
-    return Call("health#1", "health", "health", 1, "health", None, value, HEALTH_TIMEOUT_S)
+    return Call("health#1", "health", "health", 1, "health", None, value, timeout_s)

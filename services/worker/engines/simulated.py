@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from schemas.models import Latency
 from schemas.models import SimulatedEngine as Config
 from services.worker.domain.engine import (
+    HEALTH_TIMEOUT_S,
     Call,
     CallerFault,
     ContentTooLarge,
@@ -84,9 +85,9 @@ class SimulatedEngine:
     async def stop(self) -> None:
         self._awake = False
 
-    async def health(self) -> None:
+    async def health(self, timeout_s: float = HEALTH_TIMEOUT_S) -> None:
         """A call without latency or bad luck, but in the midst of any outage."""
-        probe = health_call({"simulate": {"latency_ms": 0}})
+        probe = health_call({"simulate": {"latency_ms": 0}}, timeout_s)
         require_result(await answer_each([probe], lambda call: self._answer(call, error_rate=0)))
 
     async def infer(self, calls: Sequence[Call]) -> list[Outcome]:

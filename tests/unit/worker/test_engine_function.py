@@ -246,9 +246,13 @@ async def test_health_is_the_modules_own_where_it_has_one(build: Build, prefix: 
         await engine.health()
 
 
-async def test_a_function_that_could_be_imported_is_healthy(build: Build) -> None:
+async def test_a_function_that_could_be_imported_is_healthy_and_says_that_it_was_not_called(
+    build: Build, capsys: pytest.CaptureFixture[str]
+) -> None:
     engine = build(HEALTHY)
     await engine.start()
+    await engine.start()
+    assert capsys.readouterr().err.count("functions_not_checked") == 1
     await engine.health()
 
 

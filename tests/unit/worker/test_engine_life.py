@@ -5,7 +5,7 @@ import pytest
 
 from services.chassis.clock import LogClock
 from services.worker import engine_life as module
-from services.worker.domain.engine import Call, EngineUnavailable, Outcome
+from services.worker.domain.engine import FIRST_HEALTH_TIMEOUT_S, HEALTH_TIMEOUT_S, Call, EngineUnavailable, Outcome
 from services.worker.engine_life import EngineLife, EngineLostError
 
 
@@ -16,16 +16,20 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.starts = self.checks = 0
-        self.ill = False
+        self.ill = self.hangs = False
         self.heals = True
+        self.allowed_s: list[float] = []
 
     async def start(self) -> None:
         self.starts += 1
         if self.ill and self.heals:
             self.ill = False
 
-    async def health(self) -> None:
+    async def health(self, timeout_s: float = 5.0) -> None:
         self.checks += 1
+        self.allowed_s.append(timeout_s)
+        if self.hangs:
+            await asyncio.sleep(3_600)
         if self.ill:
             raise EngineUnavailable("ill")
 
@@ -43,13 +47,13 @@ class Case:
     """One engine's life, on a clock that the test holds."""
 
     def __init__(self) -> None:
-        self.now, self.busy = 100.0, False
+        self.now = 100.0
         self.engine = FakeEngine()
         self.starts: list[float] = []
         clock = LogClock(lambda: self.now)
         clock.observe(5_000)
         self.life = EngineLife("llm", self.engine, clock, self.starts.append, lambda: self.now)
-        self.watch = asyncio.create_task(self.life.watch(lambda: self.busy))
+        self.watch = asyncio.create_task(self.life.watch())
 
     async def until(self, true: Callable[[], bool]) -> None:
         async with asyncio.timeout(5):
@@ -83,6 +87,31 @@ async def test_an_engine_that_does_not_start_says_why() -> None:
     assert not case.life.available
 
 
+async def test_the_first_answer_after_a_start_may_take_longer_than_later_ones() -> None:
+    case = Case()
+    await case.life.start()
+    case.life.suspect(None)
+    await case.until(lambda: case.life.available)
+    assert case.engine.allowed_s == [FIRST_HEALTH_TIMEOUT_S, HEALTH_TIMEOUT_S]
+
+
+def test_a_wedged_engine_is_given_up_within_30_s() -> None:
+    slack_s = 1
+    to_check_twice_s = HEALTH_TIMEOUT_S + slack_s + module.HEAL_TIMEOUT_S + slack_s
+    assert module.HEALTH_EVERY_S + to_check_twice_s <= 30
+
+
+async def test_an_engine_that_does_not_keep_to_its_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEALTH_TIMEOUT_S", -0.99)
+    monkeypatch.setattr(module, "HEAL_TIMEOUT_S", -0.99)
+    case = Case()
+    await case.life.start()
+    case.engine.hangs = True
+    case.now += 1.0
+    with pytest.raises(EngineLostError, match="llm is lost"):
+        await case.watch
+
+
 async def test_an_idle_engine_is_checked() -> None:
     case = Case()
     await case.life.start()
@@ -90,12 +119,13 @@ async def test_an_idle_engine_is_checked() -> None:
     await case.until(lambda: case.engine.checks > 1)
 
 
-async def test_a_busy_engine_and_one_that_just_answered_are_not() -> None:
+async def test_one_that_just_answered_is_not() -> None:
     case = Case()
     await case.life.start()
-    await case.rounds()
-    case.now, case.busy = case.now + 1.0, True
-    await case.rounds()
+    for _ in range(5):
+        case.now += 1.0
+        case.life.answered()
+        await case.rounds(1)
     assert case.engine.checks == 1
 
 
