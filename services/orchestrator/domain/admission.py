@@ -18,7 +18,7 @@ from schemas.graphs import Graph
 from schemas.pipelines import PipelineSpec
 from schemas.requests import InferenceRequest
 from schemas.topics import MAX_RECORD_BYTES, REQUESTS, RESPONSES
-from services.orchestrator.domain.decoding import UndecodableError, UnsafeValueError, check, decode
+from services.orchestrator.domain.decoding import MAX_PATH, UndecodableError, UnsafeValueError, check, decode, shown
 
 MAX_HEADERS = 64
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -96,29 +96,48 @@ class _Envelope:
 
 
 Admitted = RunStarted | RunRejected | Undeliverable
+Opened = tuple[_Envelope, dict[str, Json]]
 
 
 def admit(record: RequestRecord, catalog: Catalog) -> Admitted:
     """What becomes of a request. Its input is inline, whatever its size."""
-    try:
-        texts = _header_texts(record)
-        tenant = _tenant(record, texts, catalog)
-    except RefusedError as refusal:
-        return Undeliverable(DeadLetterReason.INVALID, refusal.detail.message)
-    try:
-        body = _body(record)
-    except UndecodableError as error:
-        return Undeliverable(DeadLetterReason.UNDECODABLE, str(error))
-    except RefusedError as refusal:
-        return _rejected(_envelope(record, {}, tenant, texts), {}, refusal.detail)
-    envelope = _envelope(record, body, tenant, texts)
+    opened = _open(record, catalog)
+    if not isinstance(opened, tuple):
+        return opened
+    envelope, body = opened
     try:
         return _started(envelope, body, catalog)
     except RefusedError as refusal:
         return _rejected(envelope, body, refusal.detail)
 
 
-def _body(record: RequestRecord) -> dict[str, Json]:
+def refuse(record: RequestRecord, catalog: Catalog, error: ErrorDetail) -> RunRejected | Undeliverable:
+    """What becomes of a request that cannot be carried on, though `admit` may have found nothing wrong with it."""
+    opened = _open(record, catalog)
+    return _rejected(*opened, error) if isinstance(opened, tuple) else opened
+
+
+def _open(record: RequestRecord, catalog: Catalog) -> Opened | RunRejected | Undeliverable:
+    """Who asks, and what; or what becomes of a request of which that cannot be read."""
+    try:
+        texts = _header_texts(record)
+        owner = _owner(record, catalog)
+        tenant = owner or _named_tenant(texts)
+    except RefusedError as refusal:
+        return Undeliverable(DeadLetterReason.INVALID, refusal.detail.message)
+    response_topic = f"{RESPONSES}-{owner}" if owner is not None else RESPONSES
+    try:
+        body = _body(record, texts)
+    except UndecodableError as error:
+        return Undeliverable(DeadLetterReason.UNDECODABLE, str(error))
+    except RefusedError as refusal:
+        return _rejected(_envelope(record, {}, tenant, response_topic, texts), {}, refusal.detail)
+    return _envelope(record, body, tenant, response_topic, texts), body
+
+
+def _body(record: RequestRecord, texts: Mapping[str, str]) -> dict[str, Json]:
+    if record.value is None and headers.X_UNREADABLE in texts:
+        raise UndecodableError(texts[headers.X_UNREADABLE])
     size = len(record.value or b"")
     if size > MAX_RECORD_BYTES:
         message = f"the request has {size} bytes; at most {MAX_RECORD_BYTES} are allowed, uncompressed"
@@ -136,30 +155,40 @@ def _header_texts(record: RequestRecord) -> dict[str, str]:
         try:
             texts[name] = value.decode()
         except UnicodeDecodeError:
-            message = f"header {name[:64]!r} is not UTF-8; header values are UTF-8 text"
+            message = f"header `{shown(name)}` is not UTF-8; header values are UTF-8 text"
             raise RefusedError(ErrorCode.INVALID_REQUEST, message) from None
     return texts
 
 
-def _tenant(record: RequestRecord, texts: Mapping[str, str], catalog: Catalog) -> str:
-    """By the ingress topic; on everyone's topic the header is believed, since authentication is off."""
-    owner = catalog.tenant_of(record.coordinates.topic)
-    tenant = owner or texts.get(headers.X_TENANT, DEFAULT_TENANT)
+def _owner(record: RequestRecord, catalog: Catalog) -> str | None:
+    """The tenant whose ingress topic it came by; None on everyone's. Only these have a response topic."""
+    topic = record.coordinates.topic
+    owner = catalog.tenant_of(topic)
+    if owner is None and topic != REQUESTS:
+        message = f"no tenant has the ingress topic {topic!r} in the configuration in force"
+        raise RefusedError(ErrorCode.INVALID_REQUEST, message)
+    return owner
+
+
+def _named_tenant(texts: Mapping[str, str]) -> str:
+    """On everyone's topic the header is believed, since authentication is off."""
+    tenant = texts.get(headers.X_TENANT, DEFAULT_TENANT)
     if _NAME.fullmatch(tenant) is None:
         message = f"header {headers.X_TENANT!r} is not a tenant name: lower-case letters, digits and dashes"
         raise RefusedError(ErrorCode.INVALID_REQUEST, message)
     return tenant
 
 
-def _envelope(record: RequestRecord, body: Mapping[str, Json], tenant: str, texts: Mapping[str, str]) -> _Envelope:
-    own_topic = record.coordinates.topic != REQUESTS
+def _envelope(
+    record: RequestRecord, body: Mapping[str, Json], tenant: str, response_topic: str, texts: Mapping[str, str]
+) -> _Envelope:
     traceparent = texts.get(headers.TRACEPARENT, "")
     correlation_id = texts.get(headers.CORRELATION_ID, "")
     return _Envelope(
         coordinates=record.coordinates,
         tenant=tenant,
         request_id=_request_id(record, body, texts),
-        response_topic=f"{RESPONSES}-{tenant}" if own_topic else RESPONSES,
+        response_topic=response_topic,
         body_digest=_digest(record, body),
         traceparent=traceparent if _TRACEPARENT.fullmatch(traceparent) else None,
         correlation_id=correlation_id if _SAFE.fullmatch(correlation_id) else None,
@@ -225,8 +254,8 @@ def _request(body: dict[str, Json]) -> InferenceRequest:
         raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field_path = ".".join(str(part) for part in first["loc"])[:120]
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"`{field_path}`: {first['msg']}") from None
+        path = ".".join(shown(part) if isinstance(part, str) else str(part) for part in first["loc"])[:MAX_PATH]
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"`{path}`: {first['msg']}") from None
 
 
 def _rejected(envelope: _Envelope, body: Mapping[str, Json], error: ErrorDetail) -> RunRejected:

@@ -2,12 +2,15 @@
 
 import json
 import math
+import re
 from typing import Any, NoReturn
 
 from schemas.base import Json
 
 MAX_DEPTH = 64
 """Levels of arrays and objects: deep nesting exhausts parsers downstream, and no real input needs it."""
+MAX_PATH = 120
+_SHOWN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
 
 
 class UndecodableError(Exception):
@@ -46,7 +49,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def check(value: Json) -> None:
     """Refuses what JSON or UTF-8 cannot carry on: NaN, infinities, lone surrogates, NUL, too deep a nesting.
 
-    Raises UnsafeValueError, whose message names the field by its path.
+    Raises UnsafeValueError, whose message names the field by its path, as far as keys may be shown.
     """
     stack: list[tuple[str, Json, int]] = [("", value, 0)]
     while stack:
@@ -62,12 +65,17 @@ def check(value: Json) -> None:
             stack.extend(_children(path, item, depth + 1))
 
 
+def shown(key: str) -> str:
+    """A key as a message may name it: one that is no short, plain name may be a secret as much as a value."""
+    return key if _SHOWN.fullmatch(key) else "…"
+
+
 def _children(path: str, item: dict[str, Json] | list[Json], depth: int) -> list[tuple[str, Json, int]]:
     if isinstance(item, list):
         return [(f"{path}[{index}]", child, depth) for index, child in enumerate(item)]
     for key in item:
         _check_text(f"{path} (a key)" if path else "a key", key)
-    return [(f"{path}.{key}" if path else key, child, depth) for key, child in item.items()]
+    return [(f"{path}.{shown(key)}" if path else shown(key), child, depth) for key, child in item.items()]
 
 
 def _check_text(path: str, text: str) -> None:
@@ -84,5 +92,4 @@ def _check_text(path: str, text: str) -> None:
 
 
 def _refuse(path: str, why: str) -> NoReturn:
-    shown = path.encode(errors="replace").decode()[:120]
-    raise UnsafeValueError(f"`{shown}` {why}")
+    raise UnsafeValueError(f"`{path[:MAX_PATH]}` {why}")

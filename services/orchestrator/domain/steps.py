@@ -1,6 +1,7 @@
 """What a ready step becomes: a task, or an event the orchestrator appends itself. Pure."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from schemas.base import BlobRef, Json, Output
 from schemas.errors import ErrorCode, ErrorDetail
@@ -12,38 +13,18 @@ from schemas.tasks import InferenceTask
 
 def skipped(ready: StepReady) -> StepSkipped:
     """`when` was false."""
-    return StepSkipped(
-        run_id=ready.run_id,
-        tenant=ready.tenant,
-        traceparent=ready.traceparent,
-        step=ready.step.id,
-        attempt=ready.attempt,
-        fallback=ready.fallback,
-    )
+    return StepSkipped(**_attempt(ready))
 
 
 def completed(ready: StepReady, output: Output) -> StepCompleted:
     """A gate, a value, or a fallback's value."""
-    return StepCompleted(
-        run_id=ready.run_id,
-        tenant=ready.tenant,
-        traceparent=ready.traceparent,
-        step=ready.step.id,
-        attempt=ready.attempt,
-        fallback=ready.fallback,
-        output=output,
-    )
+    return StepCompleted(**_attempt(ready), output=output)
 
 
 def failed(ready: StepReady, code: ErrorCode, message: str, *, retryable: bool = False) -> StepFailed:
     """An expression failed, or there is nowhere to run the step."""
     return StepFailed(
-        run_id=ready.run_id,
-        tenant=ready.tenant,
-        traceparent=ready.traceparent,
-        step=ready.step.id,
-        attempt=ready.attempt,
-        fallback=ready.fallback,
+        **_attempt(ready),
         model_class=ready.target.model_class,
         backend=ready.target.backend,
         error=ErrorDetail(code=code, message=message, step=ready.step.id, retryable=retryable),
@@ -53,14 +34,9 @@ def failed(ready: StepReady, code: ErrorCode, message: str, *, retryable: bool =
 def task(ready: StepReady, queue: Queue, value: Json, ref: BlobRef | None) -> InferenceTask:
     """The call a worker executes, with its price of the day."""
     return InferenceTask(
-        run_id=ready.run_id,
-        tenant=ready.tenant,
-        traceparent=ready.traceparent,
+        **_attempt(ready),
         task_id=ready.task_id,
         pipeline=ready.pipeline,
-        step=ready.step.id,
-        attempt=ready.attempt,
-        fallback=ready.fallback,
         model_class=queue.model_class,
         backend=queue.backend,
         price=queue.price,
@@ -73,6 +49,18 @@ def task(ready: StepReady, queue: Queue, value: Json, ref: BlobRef | None) -> In
         deadline_at=ready.deadline_at,
         step_deadline_at=ready.step_deadline_at,
     )
+
+
+def _attempt(ready: StepReady) -> dict[str, Any]:
+    """What names an attempt, in every message about it."""
+    return {
+        "run_id": ready.run_id,
+        "tenant": ready.tenant,
+        "traceparent": ready.traceparent,
+        "step": ready.step.id,
+        "attempt": ready.attempt,
+        "fallback": ready.fallback,
+    }
 
 
 def route(ready: StepReady, queues: Mapping[tuple[str, str], Queue]) -> Queue | None:

@@ -8,12 +8,12 @@ import pytest
 
 from schemas import ids
 from schemas.base import Json, Priority
-from schemas.errors import DeadLetterReason, ErrorCode
+from schemas.errors import DeadLetterReason, ErrorCode, ErrorDetail
 from schemas.events import RequestCoordinates, RunRejected, RunStarted
 from schemas.graphs import Graph, Step, StepKind, Target
 from schemas.pipelines import PipelineSpec
 from schemas.topics import MAX_RECORD_BYTES
-from services.orchestrator.domain.admission import MAX_HEADERS, RequestRecord, Undeliverable, admit
+from services.orchestrator.domain.admission import MAX_HEADERS, RequestRecord, Undeliverable, admit, refuse
 
 LOG_TIME = 1_700_000_000_000
 SPEC = PipelineSpec.model_validate(
@@ -125,6 +125,17 @@ def test_a_tenant_is_known_by_its_ingress_topic_and_answered_on_its_own() -> Non
     assert (run.tenant, run.response_topic) == ("acme", "inference-responses-acme")
 
 
+def test_a_record_of_an_ingress_topic_that_no_tenant_has_any_more_is_a_dead_letter_naming_the_topic() -> None:
+    letter = undeliverable(record(ASK, topic="inference-requests-gone", headers=(("x-tenant", b"acme"),)))
+    assert letter.reason is DeadLetterReason.INVALID
+    assert "'inference-requests-gone'" in letter.message
+
+
+def test_a_rejection_is_answered_where_a_response_would_be() -> None:
+    assert rejected(record({}, topic="inference-requests-acme")).response_topic == "inference-responses-acme"
+    assert rejected(record({}, headers=(("x-tenant", b"acme"),))).response_topic == "inference-responses"
+
+
 def test_the_tenant_header_is_believed_on_everyones_topic() -> None:
     assert started(record(ASK, headers=(("x-tenant", b"beta"),))).tenant == "beta"
 
@@ -203,3 +214,26 @@ def test_a_rejection_echoes_only_what_is_fit_to_be_shown() -> None:
 def test_an_error_message_never_repeats_the_input() -> None:
     run = rejected(record({**ASK, "priority": "my secret prompt"}))
     assert "secret" not in run.error.message
+
+
+def test_an_error_message_shows_no_key_that_may_be_a_secret() -> None:
+    key = "my secret prompt"
+    for body in ({**ASK, "input": {key: float("nan")}}, {**ASK, "labels": {key: 1}}, {key: "\x00", **ASK}):
+        assert key not in rejected(record(body)).error.message
+    letter = undeliverable(record(ASK, headers=((key, b"\xff"),)))
+    assert key not in letter.message
+
+
+def test_a_record_that_could_not_be_read_from_the_log_is_a_dead_letter_that_says_why() -> None:
+    where = record(ASK).coordinates
+    letter = undeliverable(RequestRecord(where, None, None, (("x-unreadable", b"a header's name is not UTF-8"),)))
+    assert (letter.reason, letter.message) == (DeadLetterReason.UNDECODABLE, "a header's name is not UTF-8")
+
+
+def test_a_request_may_be_refused_though_nothing_is_wrong_with_it() -> None:
+    error = ErrorDetail(code=ErrorCode.INTERNAL, message="the store is away", retryable=True)
+    run = refuse(record({**ASK, "labels": {"a": "b"}}, key=b"r1"), FakeCatalog(), error)
+    assert isinstance(run, RunRejected)
+    assert (run.error, run.request_id, run.pipeline, run.labels) == (error, "r1", "ask", {"a": "b"})
+    unreadable = refuse(record(b"hello"), FakeCatalog(), error)
+    assert isinstance(unreadable, Undeliverable)

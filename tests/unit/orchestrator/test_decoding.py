@@ -49,6 +49,8 @@ def nested(depth: int) -> Any:
         ({"input": {"q": "\ud800"}}, "input.q", "lone surrogate"),
         ({"input": {"\ud800": 1}}, "input \\(a key\\)", "lone surrogate"),
         ({"\x00": 1}, "a key", "NUL"),
+        ({"input": {"a secret": {"q-1": "\x00"}}}, r"input\.…\.q-1", "NUL"),
+        ({"input": {"x" * 33: "\x00"}}, r"input\.…", "NUL"),
         ({"input": nested(200)}, "input", f"deeper than {MAX_DEPTH}"),
     ],
 )
