@@ -10,7 +10,7 @@ answer what `answers` says, or else a value of the right shape.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -135,14 +135,15 @@ class InProcessPlane:
         """Starts every part and waits until each is ready."""
         await self._producer.start()
         shared = (self._outputs, self._clock, self._metrics)
-        admission = Admission(lambda: self._live, self._producer, *shared)
+        admission = Admission(lambda: self._live, *shared)
         dispatch = Dispatch(lambda: self._live, *shared)
         log = _Log(self._kafka, self._dead_runs)
-        join = Join(
-            window_ms=IDEMPOTENCY_WINDOW_MS, clock=self._clock, producer=self._producer, outputs=self._outputs,
-            requests=log, stopper=log, metrics=self._metrics,
+        actions = Actions(
+            clock=self._clock, producer=self._producer, outputs=self._outputs, requests=log, stopper=log,
+            metrics=self._metrics,
         )  # fmt: skip
-        self._stream(ORCHESTRATOR_REQUESTS_GROUP, REQUESTS, _Admitted(admission))
+        join = Join(actions, window_ms=IDEMPOTENCY_WINDOW_MS, clock=self._clock, producer=self._producer)
+        self._stream(ORCHESTRATOR_REQUESTS_GROUP, REQUESTS, admission)
         self._stream(ORCHESTRATOR_JOINS_GROUP, JOINS, dispatch)
         self._stream(AGGREGATOR_GROUP, EVENTS, join, join)
         self._spawn(join.tick())
@@ -203,17 +204,6 @@ class InProcessPlane:
                     if task.done():
                         task.result()
                 await asyncio.sleep(POLL_S)
-
-
-@dataclass(frozen=True, slots=True)
-class _Admitted:
-    """Admission as a handler of the stream runtime."""
-
-    admission: Admission
-
-    async def handle(self, records: Sequence[Record]) -> Sequence[tuple[Record, Sequence[Outgoing]]]:
-        await self.admission.on_batch(records)
-        return ()
 
 
 @dataclass(frozen=True, slots=True)

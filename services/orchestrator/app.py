@@ -6,10 +6,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from faststream.kafka import KafkaBroker
-
 from schemas.fleet import FleetMessage, ServiceStatus, WorkerStatus
-from schemas.topics import CONFIG, FLEET, JOINS, ORCHESTRATOR_JOINS_GROUP, REQUESTS
+from schemas.topics import CONFIG, FLEET, JOINS, ORCHESTRATOR_JOINS_GROUP, ORCHESTRATOR_REQUESTS_GROUP, REQUESTS
 from services.chassis.app import App, run_service
 from services.chassis.blobs import FolderBlobStore, Outputs
 from services.chassis.config.topic import ConfigFollower
@@ -17,17 +15,16 @@ from services.chassis.fleet import FleetPublisher, FleetView
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import Connection
 from services.chassis.kafka.log_reader import LogReader
-from services.chassis.kafka.stream import Stream
-from services.chassis.kafka.types import ConsumerSettings
+from services.chassis.kafka.stream import BatchHandler, Stream
+from services.chassis.kafka.types import ConsumerSettings, Producer
 from services.orchestrator.adapters.counted_producer import CountedProducer
-from services.orchestrator.adapters.ingress import build_ingress
+from services.orchestrator.adapters.ingress_stream import IngressStream
 from services.orchestrator.handlers import Admission, Dispatch
 from services.orchestrator.settings import OrchestratorSettings
 
 FLEET_TAIL = 500
 """Records of the fleet topic to begin with: what still lives repeats itself within seconds."""
 STATUSES_S = 2.0
-INGRESS_STOP_S = 3.0
 READER_FETCH_WAIT_S = 1.0
 STREAM_FETCH_WAIT_S = 0.25
 """A fetch ends with the first record that comes, so that a long wait delays nothing, and halves what idling costs."""
@@ -56,16 +53,22 @@ async def serve(app: App[OrchestratorSettings]) -> None:
         app.component("config", config.run())
 
         dispatch = Dispatch(lambda: config.live, outputs, app.clock, app.metrics)
-        stream = _dispatch_stream(connection, CountedProducer(producer, dispatch.outstanding), dispatch)
+        counted = CountedProducer(producer, dispatch.outstanding)
+        stream = _stream(connection, ORCHESTRATOR_JOINS_GROUP, (JOINS,), counted, dispatch)
         stack.push_async_callback(stream.stop)
         app.readiness.add("dispatch", lambda: None if stream.progressing else "not polling the joins topic")
         app.component("dispatch", stream.run())
 
-        admission = Admission(lambda: config.live, producer, outputs, app.clock, app.metrics)
-        ingress = Ingress(connection, config, admission)
+        admission = Admission(lambda: config.live, outputs, app.clock, app.metrics)
+
+        def build(topics: tuple[str, ...]) -> Stream:
+            admission.expect(topics)
+            return _stream(connection, ORCHESTRATOR_REQUESTS_GROUP, topics, producer, admission)
+
+        ingress = IngressStream(lambda: (REQUESTS, *config.live.ingress_topics), build)
         stack.push_async_callback(ingress.stop)
-        app.readiness.add("admission", ingress.why_not_ready)
-        app.component("admission", ingress.run())
+        app.readiness.add("admission", lambda: None if ingress.progressing else "not polling the ingress topics")
+        app.component("admission", _admit(config, ingress))
 
         view = FleetView(app.clock)
         app.component("fleet view", view.run(fleet_log))
@@ -74,43 +77,10 @@ async def serve(app: App[OrchestratorSettings]) -> None:
         await app.stopping.wait()
 
 
-class Ingress:
-    """Admission's consumer. It is built anew when a configuration brings other ingress topics."""
-
-    def __init__(self, connection: Connection, config: ConfigFollower, admission: Admission) -> None:
-        self._connection = connection
-        self._config = config
-        self._admission = admission
-        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._broker: KafkaBroker | None = None
-        self._topics: tuple[str, ...] = ()
-
-    def why_not_ready(self) -> str | None:
-        """For readiness."""
-        return None if self._broker is not None else "not consuming requests"
-
-    async def run(self) -> None:
-        """Consumes once there is a configuration. Raises what admission raised: nothing may be committed past it."""
-        while not self._failed.done():
-            wanted = (REQUESTS, *self._config.live.ingress_topics)
-            if self._config.revision is not None and wanted != self._topics:
-                await self.stop()
-                self._broker = build_ingress(self._connection, wanted, self._admission.on_batch, self._fail)
-                self._topics = wanted
-                await self._broker.start()
-            await asyncio.wait([self._failed], timeout=1.0)
-        await self._failed
-
-    async def stop(self) -> None:
-        """Leaves the group; a batch in hand that is not committed comes again."""
-        if self._broker is not None:
-            async with asyncio.timeout(INGRESS_STOP_S):
-                await self._broker.stop()
-        self._broker = None
-
-    def _fail(self, error: BaseException) -> None:
-        if not self._failed.done():
-            self._failed.set_exception(error)
+async def _admit(config: ConfigFollower, ingress: IngressStream) -> None:
+    """Without a configuration every request would be refused for its pipeline: they wait for one."""
+    await config.first()
+    await ingress.run()
 
 
 async def _reader(stack: AsyncExitStack, connection: Connection, topic: str, *, tail: int | None = None) -> LogReader:
@@ -121,9 +91,11 @@ async def _reader(stack: AsyncExitStack, connection: Connection, topic: str, *, 
     return reader
 
 
-def _dispatch_stream(connection: Connection, producer: CountedProducer, dispatch: Dispatch) -> Stream:
-    settings = ConsumerSettings(group=ORCHESTRATOR_JOINS_GROUP, topics=(JOINS,), fetch_max_wait_s=STREAM_FETCH_WAIT_S)
-    return Stream(lambda listener: AioKafkaConsumer(connection, settings, listener), producer, dispatch)
+def _stream(
+    connection: Connection, group: str, topics: tuple[str, ...], producer: Producer, handler: BatchHandler
+) -> Stream:
+    settings = ConsumerSettings(group=group, topics=topics, fetch_max_wait_s=STREAM_FETCH_WAIT_S)
+    return Stream(lambda listener: AioKafkaConsumer(connection, settings, listener), producer, handler)
 
 
 async def _report(view: FleetView, dispatch: Dispatch) -> None:

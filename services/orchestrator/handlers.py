@@ -1,10 +1,12 @@
-"""The orchestrator's two halves: admission of requests, and dispatch of ready steps."""
+"""The orchestrator's two halves, both handlers of streams: admission of requests, and dispatch of ready steps.
 
+Whatever is wrong with one record ends with that record: one that ended its stream would be delivered again, for ever.
+"""
+
+import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
-
-from pydantic import ValidationError
 
 from schemas import headers, ids
 from schemas.base import Json, Output
@@ -15,21 +17,31 @@ from schemas.graphs import StepKind
 from schemas.joins import StepReady
 from schemas.metrics import DEAD_LETTERS_TOTAL, REQUESTS_TOTAL
 from schemas.models import Queue
-from schemas.topics import EVENTS
-from services.chassis.blobs import BlobMissingError, BlobUnavailableError
+from schemas.topics import EVENTS, JOINS, MAX_RECORD_BYTES
+from services.chassis.blobs import INLINE_BYTES, BlobMissingError, BlobUnavailableError
 from services.chassis.clock import LogClock
 from services.chassis.expressions import ExpressionError, compile_condition, compile_template
 from services.chassis.kafka.dead_letters import dead_letter
 from services.chassis.kafka.messages import run_record
-from services.chassis.kafka.types import Outgoing, Producer, Record
-from services.chassis.logging import canonical, reason
+from services.chassis.kafka.records import fits, record_bytes
+from services.chassis.kafka.types import Outgoing, Record
+from services.chassis.logging import canonical, log, reason
 from services.chassis.metrics import Metrics
 from services.orchestrator.domain import steps
-from services.orchestrator.domain.admission import Catalog, RequestRecord, Undeliverable, admit
+from services.orchestrator.domain.admission import Catalog, RequestRecord, admit, refuse
 from services.orchestrator.domain.outstanding import Outstanding
 from services.orchestrator.domain.placement import place
 
 StepEvent = StepCompleted | StepFailed | StepSkipped
+Outcomes = Sequence[tuple[Record, Sequence[Outgoing]]]
+
+AT_ONCE = 64
+"""Records of a batch that may use the blob store at the same time: more would time out waiting for each other."""
+SMALL_BYTES = INLINE_BYTES // 4
+"""A request up to this size has no input that needs a claim check: JSON that is decoded and encoded again grows at
+most 3.8 times (`1e15`). A ready step might need one, if its template repeats a value: it then delays its batch."""
+MAX_TENANT = 256
+POISONED_REQUEST = "the request could not be handled; it was kept for inspection"
 
 
 class OutputStore(Protocol):
@@ -53,73 +65,93 @@ class Admission:
     """Turns request records into `run-started` or `run-rejected`, or dead-letters them."""
 
     def __init__(
-        self,
-        catalog: Callable[[], Catalog],
-        producer: Producer,
-        outputs: OutputStore,
-        clock: LogClock,
-        metrics: Metrics,
+        self, catalog: Callable[[], Catalog], outputs: OutputStore, clock: LogClock, metrics: Metrics
     ) -> None:
         self._catalog = catalog
-        self._producer = producer
         self._outputs = outputs
         self._clock = clock
         self._requests = metrics.counter(REQUESTS_TOTAL)
-        self._dead_letters = metrics.counter(DEAD_LETTERS_TOTAL)
+        self._dead_letters = DeadLetters(metrics)
 
-    async def on_batch(self, records: Sequence[Record]) -> None:
-        """Returns when every record's outcome is in the log: only then may they be committed."""
+    def expect(self, topics: Iterable[str]) -> None:
+        """These are the ingress topics from now on."""
+        self._dead_letters.expect(topics)
+
+    async def handle(self, records: Sequence[Record]) -> Outcomes:
+        """What each record becomes; the stream appends it before its commit passes the record."""
         catalog = self._catalog()
-        outgoing = [await self._admit(record, catalog) for record in records]
-        for appended in await self._producer.send_all(outgoing):
-            self._clock.observe(appended.timestamp)
+        return await _each(records, lambda record: self._on_record(record, catalog))
 
-    async def _admit(self, record: Record, catalog: Catalog) -> Outgoing:
+    async def _on_record(self, record: Record, catalog: Catalog) -> Sequence[Outgoing]:
         self._clock.observe(record.timestamp)
-        coordinates = RequestCoordinates(
-            topic=record.topic, partition=record.partition, offset=record.offset, log_time=record.timestamp
-        )
-        admitted = admit(RequestRecord(coordinates, record.key, record.value, record.headers), catalog)
-        if isinstance(admitted, Undeliverable):
-            self._dead_letters.labels(record.topic, admitted.reason).inc()
-            canonical("request_dead_lettered", topic=record.topic, offset=record.offset, why=admitted.message)
-            return dead_letter(record, admitted.reason, admitted.message)
-        if isinstance(admitted, RunStarted):
-            admitted = await self._with_claim_check(admitted)
-        self._count(admitted)
-        return run_record(EVENTS, admitted)
+        try:
+            return [await self._decide(record, catalog)]
+        except Exception as error:
+            log.error("request_poisoned", **_where(record), exc_info=error)
+            letter = self._dead_letters.letter(record, DeadLetterReason.POISON, type(error).__qualname__)
+            return [letter, *self._last_words(record, catalog)]
 
-    async def _with_claim_check(self, started: RunStarted) -> RunStarted | RunRejected:
+    async def _decide(self, record: Record, catalog: Catalog) -> Outgoing:
+        request = _request(record)
+        admitted = admit(request, catalog)
+        if isinstance(admitted, RunStarted):
+            outgoing = await self._started(admitted)
+            if isinstance(outgoing, Outgoing):
+                return outgoing
+            admitted = refuse(request, catalog, outgoing)
+        if isinstance(admitted, RunRejected):
+            return self._rejected(record, admitted)
+        return self._dead_letters.letter(record, admitted.reason, admitted.message)
+
+    async def _started(self, started: RunStarted) -> Outgoing | ErrorDetail:
+        """The first record of a run, or why it cannot be carried."""
         try:
             stored = await self._outputs.store_output(started.input.value)
         except BlobUnavailableError as error:
-            detail = ErrorDetail(code=ErrorCode.INTERNAL, message=f"input: {reason(error)}", retryable=True)
-            fields = started.model_dump(include=set(RunRejected.model_fields) - {"type"})
-            return RunRejected(**fields, pipeline=started.graph.pipeline, error=detail)
-        return started if stored.ref is None else started.model_copy(update={"input": stored})
+            return ErrorDetail(code=ErrorCode.INTERNAL, message=f"input: {reason(error)}", retryable=True)
+        carried = started if stored.ref is None else started.model_copy(update={"input": stored})
+        outgoing = run_record(EVENTS, carried)
+        if not fits(outgoing):
+            what = "the pipeline's graph with the request's `input` and `labels`"
+            return ErrorDetail(code=ErrorCode.CONTENT_TOO_LARGE, message=_too_large(what, outgoing))
+        self._requests.labels(started.graph.pipeline, started.priority).inc()
+        canonical(
+            "run_started",
+            run_id=started.run_id,
+            tenant=started.tenant,
+            pipeline=started.graph.pipeline,
+            priority=started.priority,
+        )
+        return outgoing
 
-    def _count(self, admitted: RunStarted | RunRejected) -> None:
-        if isinstance(admitted, RunStarted):
-            self._requests.labels(admitted.graph.pipeline, admitted.priority).inc()
-            canonical(
-                "run_started",
-                run_id=admitted.run_id,
-                tenant=admitted.tenant,
-                pipeline=admitted.graph.pipeline,
-                priority=admitted.priority,
+    def _rejected(self, record: Record, rejected: RunRejected) -> Outgoing:
+        outgoing = run_record(EVENTS, rejected)
+        if not fits(outgoing):
+            why = _too_large("the rejection", outgoing)
+            return self._dead_letters.letter(record, DeadLetterReason.INVALID, why)
+        canonical(
+            "run_rejected",
+            run_id=rejected.run_id,
+            tenant=rejected.tenant,
+            code=rejected.error.code,
+            why=rejected.error.message,
+        )
+        return outgoing
+
+    def _last_words(self, record: Record, catalog: Catalog) -> Sequence[Outgoing]:
+        """An answer for whoever sent poison, if as much as that can be made of it."""
+        try:
+            rejected = refuse(
+                _request(record), catalog, ErrorDetail(code=ErrorCode.INTERNAL, message=POISONED_REQUEST)
             )
-        else:
-            canonical(
-                "run_rejected",
-                run_id=admitted.run_id,
-                tenant=admitted.tenant,
-                code=admitted.error.code,
-                why=admitted.error.message,
-            )
+            return [self._rejected(record, rejected)] if isinstance(rejected, RunRejected) else []
+        except Exception as error:
+            log.warning("poison_unanswered", **_where(record), exc_info=error)
+            return []
 
 
 class Dispatch:
-    """Turns ready steps into tasks, or into the event that completes, skips or fails them. A stream handler."""
+    """Turns ready steps into tasks, or into the event that completes, skips or fails them."""
 
     def __init__(
         self,
@@ -131,13 +163,14 @@ class Dispatch:
         self._catalog = catalog
         self._outputs = outputs
         self._clock = clock
-        self._dead_letters = metrics.counter(DEAD_LETTERS_TOTAL)
+        self._dead_letters = DeadLetters(metrics)
+        self._dead_letters.expect([JOINS])
         self._outstanding: defaultdict[str, Outstanding] = defaultdict(Outstanding)
         self._turn = 0
 
-    async def handle(self, records: Sequence[Record]) -> Sequence[tuple[Record, Sequence[Outgoing]]]:
+    async def handle(self, records: Sequence[Record]) -> Outcomes:
         """What each record becomes; the stream appends it before its commit passes the record."""
-        return [(record, await self._on_record(record)) for record in records]
+        return await _each(records, self._on_record)
 
     def on_worker_statuses(self, statuses: Sequence[WorkerStatus]) -> None:
         """Learns from the live workers how far each task partition is done."""
@@ -157,16 +190,24 @@ class Dispatch:
         self._clock.observe(record.timestamp)
         try:
             ready = StepReady.model_validate_json(record.value or b"")
-        except ValidationError as error:
-            return self._undecodable(record, reason(error))
+        except ValueError as error:
+            return self._given_up(record, DeadLetterReason.UNDECODABLE, reason(error), undecodable_step(record))
         try:
-            return [await self._dispatch(ready)]
+            return self._fitting(record, ready, await self._outcome(ready))
+        except Exception as error:
+            log.error("step_poisoned", **_where(record), exc_info=error)
+            failed = steps.failed(ready, ErrorCode.INTERNAL, "the step could not be dispatched; the log says why")
+            return self._given_up(record, DeadLetterReason.POISON, type(error).__qualname__, failed)
+
+    async def _outcome(self, ready: StepReady) -> Outgoing:
+        try:
+            return await self._dispatch(ready)
         except ExpressionError as error:
-            return [self._event(steps.failed(ready, ErrorCode.INVALID_INPUT, str(error)))]
+            return self._event(steps.failed(ready, ErrorCode.INVALID_INPUT, str(error)))
         except BlobMissingError as error:
-            return [self._event(steps.failed(ready, ErrorCode.INTERNAL, reason(error)))]
+            return self._event(steps.failed(ready, ErrorCode.INTERNAL, reason(error)))
         except BlobUnavailableError as error:
-            return [self._event(steps.failed(ready, ErrorCode.INTERNAL, reason(error), retryable=True))]
+            return self._event(steps.failed(ready, ErrorCode.INTERNAL, reason(error), retryable=True))
 
     async def _dispatch(self, ready: StepReady) -> Outgoing:
         step, names = ready.step, ready.step.reads
@@ -176,10 +217,16 @@ class Dispatch:
             return self._event(steps.skipped(ready))
         written = step.input if ready.target.model_class or step.kind is not StepKind.MODEL else ready.target.value
         value = compile_template(written, names).evaluate(request, outputs)
-        stored = await self._outputs.store_output(value)
+        stored = await self._stored(value)
         if ready.target.model_class is None:
             return self._event(steps.completed(ready, stored))
         return self._task(ready, stored)
+
+    async def _stored(self, value: Json) -> Output:
+        try:
+            return await self._outputs.store_output(value)
+        except ValueError as error:
+            raise ExpressionError(reason(error)) from None
 
     def _task(self, ready: StepReady, stored: Output) -> Outgoing:
         queue = steps.route(ready, self._catalog().queues)
@@ -197,13 +244,78 @@ class Dispatch:
     def _event(self, event: StepEvent) -> Outgoing:
         return run_record(EVENTS, event)
 
-    def _undecodable(self, record: Record, why: str) -> Sequence[Outgoing]:
-        """A step whose record cannot be read fails at once: its run must not wait for the deadline."""
-        self._dead_letters.labels(record.topic, DeadLetterReason.UNDECODABLE).inc()
-        canonical("dead_lettered", topic=record.topic, partition=record.partition, offset=record.offset, why=why)
-        letter = dead_letter(record, DeadLetterReason.UNDECODABLE, why)
-        failed = undecodable_step(record)
-        return [letter] if failed is None else [letter, self._event(failed)]
+    def _fitting(self, record: Record, ready: StepReady, outgoing: Outgoing) -> Sequence[Outgoing]:
+        """What its topic takes."""
+        if fits(outgoing):
+            return [outgoing]
+        why = _too_large("the step's record", outgoing)
+        failed = steps.failed(ready, ErrorCode.CONTENT_TOO_LARGE, why)
+        if fits(event := self._event(failed)):
+            return [event]
+        return self._given_up(record, DeadLetterReason.INVALID, why, undecodable_step(record))
+
+    def _given_up(
+        self, record: Record, why: DeadLetterReason, message: str, failed: StepFailed | None
+    ) -> Sequence[Outgoing]:
+        """A dead letter, and its step fails at once: the run must not wait for the deadline."""
+        letter = self._dead_letters.letter(record, why, message)
+        event = self._event(failed) if failed is not None else None
+        return [letter, event] if event is not None and fits(event) else [letter]
+
+
+class DeadLetters:
+    """Makes dead letters, counted and told."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._counter = metrics.counter(DEAD_LETTERS_TOTAL)
+
+    def expect(self, topics: Iterable[str]) -> None:
+        """Their counts stand at 0 before the first: only then is the first an increase."""
+        for topic in topics:
+            for why in (DeadLetterReason.INVALID, DeadLetterReason.UNDECODABLE, DeadLetterReason.POISON):
+                self._counter.labels(topic, why)
+
+    def letter(self, record: Record, why: DeadLetterReason, message: str) -> Outgoing:
+        """The record for the dead-letter topic."""
+        self._counter.labels(record.topic, why).inc()
+        canonical("dead_lettered", **_where(record), why=message)
+        return dead_letter(record, why, message)
+
+
+async def _each(records: Sequence[Record], outcome: Callable[[Record], Awaitable[Sequence[Outgoing]]]) -> Outcomes:
+    """Every record's outcome, in order. Those that may have to wait for the blob store wait together.
+
+    The others wait for nothing, and cost no task.
+    """
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def limited(record: Record) -> Sequence[Outgoing]:
+        async with limit:
+            return await outcome(record)
+
+    waiting = [record for record in records if _may_wait(record)]
+    found = iter(await asyncio.gather(*map(limited, waiting)) if waiting else ())
+    return [(record, next(found) if _may_wait(record) else await outcome(record)) for record in records]
+
+
+def _may_wait(record: Record) -> bool:
+    value = record.value or b""
+    return len(value) > SMALL_BYTES or b'"ref"' in value
+
+
+def _request(record: Record) -> RequestRecord:
+    coordinates = RequestCoordinates(
+        topic=record.topic, partition=record.partition, offset=record.offset, log_time=record.timestamp
+    )
+    return RequestRecord(coordinates, record.key, record.value, record.headers)
+
+
+def _where(record: Record) -> dict[str, str | int]:
+    return {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+
+
+def _too_large(what: str, outgoing: Outgoing) -> str:
+    return f"{what} would take {record_bytes(outgoing)} bytes; a record has at most {MAX_RECORD_BYTES}"
 
 
 def undecodable_step(record: Record) -> StepFailed | None:
@@ -213,5 +325,7 @@ def undecodable_step(record: Record) -> StepFailed | None:
         run_id, step, attempt = ids.parse_task_id(task_id or "")
     except ValueError:
         return None
+    if not tenant or len(tenant) > MAX_TENANT:
+        return None
     detail = ErrorDetail(code=ErrorCode.INTERNAL, message="the step's record could not be read", step=step)
-    return StepFailed(run_id=run_id, tenant=tenant or "default", step=step, attempt=attempt, error=detail)
+    return StepFailed(run_id=run_id, tenant=tenant, step=step, attempt=attempt, error=detail)
