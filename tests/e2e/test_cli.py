@@ -104,6 +104,17 @@ async def test_a_running_run_is_shown_cancelled_and_watched_to_its_end(headway: 
     assert (again.code, again.err.strip()) == (1, f"headway: run {running['run_id']} is over: cancelled")
 
 
+async def test_a_request_can_be_cancelled_before_it_is_made(headway: Cli) -> None:
+    request_id = f"cli-{uuid4()}"
+    assert (await headway("run", "cancel", request_id)).code == 0
+    submitted = await headway.submit("ask-like", {"question": "why?"}, "--request-id", request_id, "--json")
+    assert (submitted.code, submitted.json["status"], submitted.json["steps"]["guard"]["attempts"]) == (
+        4,
+        "cancelled",
+        0,
+    )
+
+
 async def test_an_unknown_run_is_not_found(headway: Cli) -> None:
     done = await headway("run", "show", "nobody")
     assert (done.code, done.out) == (7, "")

@@ -40,7 +40,10 @@ def watch(name: RunOrRequest, tenant: Tenant = "default", home: Home = DEFAULT_H
 
 @app.command(epilog=example("headway run cancel my-request"))
 def cancel(name: RunOrRequest, tenant: Tenant = "default", home: Home = DEFAULT_HOME) -> None:
-    """Ask for a run to stop: what is queued is dropped, what runs is aborted."""
+    """Ask for a run to stop: what is queued is dropped, what runs is aborted.
+
+    A request that has not become a run yet is cancelled as soon as it does.
+    """
     run_id = complete(_cancel(reach(home), name, tenant))
     say(f"asked run {run_id} to stop")
 
@@ -75,22 +78,27 @@ async def _watch(broker: Connection, name: str, tenant: str) -> None:
 
 async def _cancel(broker: Connection, name: str, tenant: str) -> str:
     """Appends the wish to the log; the run's id."""
+    from headway.cli.logs import open_logs
+    from headway.cli.runs import read_run, run_ids
+    from schemas import ids
     from schemas.events import RunCancelled
     from schemas.topics import EVENTS
     from services.chassis.kafka.aiokafka_adapter import AioKafkaProducer
     from services.chassis.kafka.messages import run_record
 
-    run = await _show(broker, name, tenant)
-    if run.response is not None:
+    async with open_logs(broker) as logs:
+        run = await read_run(logs, run_ids(name, tenant))
+    if run is not None and run.response is not None:
         raise CliError(f"run {run.run_id} is over: {run.status}", Exit.PROBLEMS)
+    run_id = ids.run_id(tenant, name) if run is None else run.run_id
     producer = AioKafkaProducer(broker)
     await producer.start()
     try:
-        event = RunCancelled(run_id=run.run_id, tenant=run.tenant, cancelled_by="headway run cancel")
+        event = RunCancelled(run_id=run_id, tenant=tenant, cancelled_by="headway run cancel")
         await producer.send_all([run_record(EVENTS, event)])
     finally:
         await producer.stop()
-    return run.run_id
+    return run_id
 
 
 def draw(run: Timeline) -> None:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-WAIT_S = 120.0
-"""How long a request without a deadline of its own is waited for."""
 GRACE_S = 15.0
 """A run ends by its deadline + 15 s."""
 
@@ -60,11 +58,13 @@ async def _submit(
     broker: Connection, pipeline: str, value: dict[str, Any], options: RequestOptions, *, wait: bool
 ) -> InferenceResponse | None:
     """None when nobody waits: the request's id has been printed."""
+    from schemas.requests import MAX_DEADLINE_MS
+
     async with client(broker) as headway:
         submission = await headway.submit(pipeline, value, **options)
         if not wait:
             print(submission.request_id)
             return None
         say(f"request {submission.request_id}")
-        deadline_s = options.get("deadline_s")
-        return await headway.wait(submission.request_id, WAIT_S if deadline_s is None else deadline_s + GRACE_S)
+        deadline_s = options.get("deadline_s", MAX_DEADLINE_MS / 1_000)  # the pipeline's own may be as long
+        return await headway.wait(submission.request_id, deadline_s + GRACE_S)
