@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from aiokafka.structs import ConsumerRecord
 
 from headway.client import HeadwayClient
@@ -75,6 +77,59 @@ async def test_what_cannot_be_answered_is_dead_lettered_unchanged_and_told(plane
     assert why in told["x-error-msg"].decode()
     assert told["x-orig-topic"] == b"inference-requests"
     assert "authorization" not in told
+
+
+class NotText(str):
+    """A header's name that is not UTF-8: other clients send what they like."""
+
+    def encode(self, *_: object) -> bytes:
+        return b"\xff\xfe"
+
+
+async def publish_unreadable(plane: RunningPlane, partition: int) -> None:
+    """A request that aiokafka cannot decode."""
+    producer = AIOKafkaProducer(bootstrap_servers=plane.endpoints.kafka)
+    await producer.start()
+    try:
+        batch = producer.create_batch()
+        batch._builder = _DefaultRecordBatchBuilderPy(2, 0, 0, -1, -1, -1, 1 << 20)
+        batch.append(key=b"unreadable", value=body(), timestamp=None, headers=[(NotText(), b"x")])
+        await (await producer.send_batch(batch, "inference-requests", partition=partition))
+    finally:
+        await producer.stop()
+
+
+async def test_a_header_whose_name_is_not_utf8_costs_no_other_request(plane: RunningPlane) -> None:
+    ids = [f"beside-unreadable-{number}" for number in range(48)]
+    async with AIOKafkaProducer(bootstrap_servers=plane.endpoints.kafka, linger_ms=50) as producer:
+        sent = [await producer.send("inference-requests", body(), name.encode()) for name in ids[:24]]
+        for partition in (0, 5):
+            await publish_unreadable(plane, partition)
+        sent += [await producer.send("inference-requests", body(), name.encode()) for name in ids[24:]]
+        for future in sent:
+            await future
+    responses = await plane.responses(*ids)
+    assert {response["status"] for response in responses.values()} == {"succeeded"}
+
+    def arrived(records: list[ConsumerRecord]) -> bool:
+        return len(unreadable(records)) >= 2
+
+    letters = unreadable(await plane.read(DLQ, arrived))
+    assert {dict(letter.headers)["x-orig-partition"] for letter in letters} == {b"0", b"5"}
+
+
+def unreadable(letters: list[ConsumerRecord]) -> list[ConsumerRecord]:
+    """Those of which nothing could be read but where they stood."""
+    return [one for one in letters if b"name is not UTF-8" in dict(one.headers)["x-error-msg"]]
+
+
+async def test_no_key_of_an_input_is_repeated(plane: RunningPlane) -> None:
+    await plane.publish(body(input={"question": {"my secret prompt": "a\x00b"}}), key=b"hostile-key")
+    response = (await plane.responses("hostile-key"))["hostile-key"]
+    assert "`input.question.…`" in response["error"]["message"]
+    logs = b"".join(log.read_bytes() for log in (plane.home / "logs").iterdir())
+    assert b"run_rejected" in logs
+    assert b"my secret prompt" not in logs
 
 
 async def test_the_same_id_with_another_body_is_dead_lettered_and_never_answered_twice(plane: RunningPlane) -> None:
