@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -65,10 +64,12 @@ class Settings(BaseSettings):
 
 
 def _section_of(file: Path, section: str) -> dict[str, Any]:
+    if not file.exists():
+        return {}
+    import yaml  # few have the file, and it costs every process 40 ms
+
     try:
         document = yaml.safe_load(file.read_bytes()) or {}
-    except FileNotFoundError:
-        return {}
     except (OSError, yaml.YAMLError) as error:
         raise SettingsError(f"{file}: cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict) or not set(document) <= set(SECTIONS):

@@ -5,10 +5,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from schemas.fleet import FleetMessage
+from schemas.models import Queue
 from schemas.topics import CONFIG
 from services.chassis.app import App, run_service
-from services.chassis.config.live import LiveConfig
-from services.chassis.config.topic import ConfigFollower
+from services.chassis.config.revisions import QueueFollower
 from services.chassis.fleet import FleetPublisher
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import Connection
@@ -41,11 +41,11 @@ async def serve(app: App[HostSettings]) -> None:
         await producer.start()
         stack.push_async_callback(producer.stop)
 
-        def on_revision(live: LiveConfig) -> None:
-            workers.want(list(live.queues.values()))
+        def on_revision(configured: Sequence[Queue]) -> None:
+            workers.want(configured)
             publisher.hurry()
 
-        config = ConfigFollower(await _config_log(stack, connection), on_revision)
+        config = QueueFollower(await _config_log(stack, connection), on_revision)
         publisher = FleetPublisher(producer, app.clock, lambda: _statuses(app, config, workers))
         app.component("config", config.run())
         app.component("workers", workers.run())
@@ -63,7 +63,7 @@ async def _config_log(stack: AsyncExitStack, connection: Connection) -> LogReade
     return reader
 
 
-def _statuses(app: App[HostSettings], config: ConfigFollower, workers: Workers) -> Sequence[FleetMessage]:
+def _statuses(app: App[HostSettings], config: QueueFollower, workers: Workers) -> Sequence[FleetMessage]:
     return workers.statuses(app.instance, config.revision)
 
 

@@ -10,8 +10,7 @@ from schemas.models import Queue
 from schemas.topics import CONFIG
 from services.chassis.app import App, run_service
 from services.chassis.blobs import FolderBlobStore, Outputs
-from services.chassis.config.live import LiveConfig
-from services.chassis.config.topic import ConfigFollower
+from services.chassis.config.revisions import QueueFollower
 from services.chassis.fleet import FleetPublisher
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import Connection
@@ -47,10 +46,10 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
         await producer.start()
         stack.push_async_callback(producer.stop)
         app.component("producer", _alive(producer))
-        config = await _configuration(app, connection)
-        if config is None:
+        configured = await _configuration(app, connection)
+        if configured is None:
             return
-        wanted = named(list(config.queues.values()), labels)
+        wanted = named(configured, labels)
 
         redis = connect(app.redis)
         stack.push_async_callback(redis.aclose)
@@ -110,15 +109,15 @@ def _engine(app: App[WorkerSettings], queue: Queue) -> Engine:
     )
 
 
-async def _configuration(app: App[WorkerSettings], connection: Connection) -> LiveConfig | None:
-    """The configuration in force, awaited; None when told to stop first.
+async def _configuration(app: App[WorkerSettings], connection: Connection) -> Sequence[Queue] | None:
+    """The queues of the configuration in force, awaited; None when told to stop first.
 
     Later revisions are not followed: a host replaces the workers whose class has changed.
     """
     settings = ConsumerSettings(group=None, topics=(CONFIG,))
     reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener))
     await reader.start()
-    follower = ConfigFollower(reader)
+    follower = QueueFollower(reader)
     waits = [asyncio.create_task(work) for work in (follower.first(), follower.run(), app.stopping.wait())]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -346,6 +346,21 @@ async def test_work_goes_on_when_the_store_dies(plane: Plane, tmp_path: Path) ->
     assert len(plane.events) == len(tasks)
 
 
+async def test_a_worker_stopped_before_the_first_configuration_ends_well(
+    connection: Connection, redis_url: str, tmp_path: Path
+) -> None:
+    async with Admin(connection) as admin:
+        await admin.reconcile([topic for topic in all_topics({}, {}) if topic.name == CONFIG], replication_factor=1)
+    worker = Process(Plane(connection, redis_url, tmp_path, AioKafkaProducer(connection)), ("tools",))
+
+    async def waits() -> bool:
+        assert worker.process.poll() is None, worker.log.read_text()
+        return bool(await worker.get("/healthz"))
+
+    await until(waits)
+    assert await worker.ended() == 0, worker.log.read_text()
+
+
 async def test_a_class_that_is_not_configured_is_named(plane: Plane) -> None:
     worker = Process(plane, ("tols",))
     assert await asyncio.to_thread(worker.process.wait, 30) == 2

@@ -8,7 +8,7 @@ import headway.cli
 from headway.testing import in_process
 from schemas.base import RunStatus
 from schemas.errors import ErrorCode
-from services.chassis.config.live import ConfigError
+from services.chassis.config.problems import ConfigError
 
 TEMPLATE = Path(headway.cli.__file__).parent / "init_template"
 

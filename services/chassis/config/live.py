@@ -10,12 +10,8 @@ from schemas.models import Queue, queues
 from schemas.pipelines import PipelineSpec
 from services.chassis.config.folder import check_bundle
 from services.chassis.config.input_schema import InputValidator
-from services.chassis.config.problems import Severity
+from services.chassis.config.problems import ConfigError, Severity
 from services.chassis.config.resolve import digest, resolve
-
-
-class ConfigError(Exception):
-    """A configuration that cannot be used, or is not there: one line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,10 @@ class Severity(StrEnum):
     WARNING = "warning"
 
 
+class ConfigError(Exception):
+    """A configuration that cannot be used, or is not there: one line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A problem as a check sees it: a place in a document, not yet in a file."""

@@ -1,132 +1,23 @@
-"""Configuration revisions on their compacted topic: published whole, followed by every service.
+"""The config topic: revisions published whole, and followed as configurations that are checked and compiled."""
 
-A revision is a record of its own; `current` names the one in force. So an apply is atomic, and a rollback only names
-an older one.
-"""
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
-
-from pydantic import ValidationError
 from pydantic_core import to_json
 
 from schemas.config import CURRENT_KEY, REVISIONS_KEPT, Bundle, CurrentRevision, Revision, revision_key
 from schemas.topics import CONFIG
-from services.chassis.config.live import ConfigError, LiveConfig
+from services.chassis.config.live import LiveConfig
+from services.chassis.config.problems import ConfigError
+from services.chassis.config.revisions import ConfigLog, RevisionFollower, Revisions
 from services.chassis.kafka.types import Outgoing, Producer, Record
-from services.chassis.logging import log, reason
-
-FOLLOW_TIMEOUT_S = 1.0
-_NOTHING = LiveConfig(0, Bundle())
 
 
-class ConfigLog(Protocol):
-    """The config topic, from its earliest record; each record is read once."""
-
-    async def read_to_end(self) -> Sequence[Record]:
-        """Every further record up to the end as it is now. Raises KafkaError when that takes too long."""
-
-    async def follow(self, timeout_s: float) -> Sequence[Record]:
-        """The next records; empty when there are none within the time-out."""
-
-
-@dataclass(slots=True)
-class _Revisions:
-    """What the topic amounts to."""
-
-    records: dict[int, Record] = field(default_factory=dict)
-    """By revision; read when they are asked for, since this version need not understand all of them."""
-    current: int | None = None
-
-    def add(self, records: Iterable[Record]) -> bool:
-        """Whether one of them said which revision is in force."""
-        switched = False
-        for record in records:
-            if record.key == CURRENT_KEY:
-                switched = self._switch(record) or switched
-            elif (number := _number(record.key or b"")) is not None:
-                self.records[number] = record
-                if not record.value:  # an old one, let go
-                    del self.records[number]
-        return switched
-
-    def _switch(self, record: Record) -> bool:
-        try:
-            self.current = CurrentRevision.model_validate_json(record.value or b"").revision
-        except ValidationError as error:
-            log.error("config_record_unreadable", offset=record.offset, exc_info=error)
-            return False
-        return True
-
-    def read(self, number: int) -> Revision:
-        """Raises ConfigError for one that is not kept, or that this version cannot read."""
-        if number not in self.records:
-            kept = ", ".join(map(str, sorted(self.records))) or "none"
-            raise ConfigError(f"there is no revision {number}; kept: {kept}")
-        try:
-            return Revision.model_validate_json(self.records[number].value or b"")
-        except ValidationError as error:
-            raise ConfigError(f"revision {number} cannot be read: {reason(error)}") from None
-
-
-def _number(key: bytes) -> int | None:
-    number = key.removeprefix(b"revision/")
-    return int(number) if number != key and number.isdigit() else None
-
-
-class ConfigFollower:
+class ConfigFollower(RevisionFollower[LiveConfig]):
     """Keeps a service on the revision in force. One that it cannot use is told once, and the last one stays."""
 
     def __init__(self, source: ConfigLog, on_revision: Callable[[LiveConfig], None] = lambda _: None) -> None:
-        self._source = source
-        self._on_revision = on_revision
-        self._revisions = _Revisions()
-        self._live: LiveConfig | None = None
-        self._first = asyncio.Event()
-
-    @property
-    def revision(self) -> int | None:
-        """The revision in force here; None before the first."""
-        return self._live.revision if self._live is not None else None
-
-    @property
-    def live(self) -> LiveConfig:
-        """The configuration in force: an empty one before the first apply."""
-        return self._live or _NOTHING
-
-    def why_not_ready(self) -> str | None:
-        """For readiness."""
-        return None if self._live is not None else "no configuration yet: run `headway config apply`"
-
-    async def first(self) -> LiveConfig:
-        """Waits for a configuration: some services have nothing to do without one."""
-        await self._first.wait()
-        return self.live
-
-    async def start(self) -> None:
-        """Takes what is on the topic now. Raises KafkaError."""
-        self._take(await self._source.read_to_end())
-
-    async def run(self) -> None:
-        """A component: takes every further revision as it comes."""
-        while True:
-            self._take(await self._source.follow(FOLLOW_TIMEOUT_S))
-
-    def _take(self, records: Sequence[Record]) -> None:
-        """Of several switches at once only the last counts."""
-        switched, number = self._revisions.add(records), self._revisions.current
-        if not switched or number is None or number == self.revision:
-            return
-        try:
-            self._live = LiveConfig.of(self._revisions.read(number))
-        except ConfigError as error:
-            log.error("config_revision_unusable", revision=number, kept=self.revision, reason=str(error))
-            return
-        log.info("config_in_force", revision=number, pipelines=len(self._live.pipelines))
-        self._first.set()
-        self._on_revision(self._live)
+        super().__init__(source, LiveConfig.of, LiveConfig(0, Bundle()), on_revision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +39,7 @@ class ConfigHistory:
         """`source` has not been read yet."""
         self._source = source
         self._producer = producer
-        self._revisions = _Revisions()
+        self._revisions = Revisions()
 
     async def current(self) -> Revision | None:
         """The revision in force; None before the first. Raises ConfigError if it cannot be read."""

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from schemas.config import Bundle, Revision
-from services.chassis.config.live import ConfigError, LiveConfig
+from services.chassis.config.live import LiveConfig
+from services.chassis.config.problems import ConfigError
 from services.chassis.config.resolve import digest, resolve
 
 

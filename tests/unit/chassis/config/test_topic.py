@@ -9,7 +9,9 @@ import pytest
 
 from schemas.config import CURRENT_KEY, REVISIONS_KEPT, Bundle, Revision, revision_key
 from schemas.topics import CONFIG
-from services.chassis.config.live import ConfigError, LiveConfig
+from services.chassis.config.live import LiveConfig
+from services.chassis.config.problems import ConfigError
+from services.chassis.config.revisions import QueueFollower
 from services.chassis.config.topic import ConfigFollower, ConfigHistory, HistoryEntry
 from services.chassis.kafka.in_memory import InMemoryKafka
 from services.chassis.kafka.log_reader import LogReader
@@ -119,6 +121,20 @@ async def test_a_follower_starts_on_the_revision_in_force_and_goes_along(plane: 
     await until(lambda: follower.revision == 1)
     assert follower.live.bundle == bundle(output=1)
     assert seen == [2, 3, 1]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_who_needs_queues_alone_follows_them(plane: Plane) -> None:
+    seen: list[list[str]] = []
+    follower = QueueFollower(await plane.reader(), lambda queues: seen.append([queue.label for queue in queues]))
+    await follower.start()
+    assert (follower.revision, list(follower.live)) == (None, [])
+    classes = {"m": {"backends": [{"name": "x", "engine": {"kind": "simulated"}}]}}
+    await (await plane.history()).publish(Bundle.model_validate({"model_classes": classes}))
+    running = asyncio.create_task(follower.run())
+    await until(lambda: follower.revision == 1)
+    assert seen == [["m"]]
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 
