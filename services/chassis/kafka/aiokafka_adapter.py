@@ -23,6 +23,7 @@ from aiokafka.errors import (
 from aiokafka.errors import KafkaError as ClientError
 from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, RecordMetadata
 
+from services.chassis.kafka import unreadable
 from services.chassis.kafka.assignor import lane_assignor
 from services.chassis.kafka.connection import Connection
 from services.chassis.kafka.records import partition_of, require_metadata, require_size
@@ -38,6 +39,8 @@ from services.chassis.kafka.types import (
     TopicPartition,
 )
 
+unreadable.install()
+
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 3.0
 COMMIT_TIMEOUT_S = 5.0
@@ -47,7 +50,7 @@ CONSUMER_REQUEST_TIMEOUT_S = 15.0
 PRODUCER_REQUEST_TIMEOUT_S = 10.0
 METADATA_RETRY_S = 0.25
 MAX_DENIALS = 40
-"""A topic may be just being created, and a broker that restarts does not know its topics at once."""
+"""A topic may be just being created or have grown, and a broker that restarts does not know its topics at once."""
 MAX_FETCH_BYTES = 16 << 20
 MAX_REQUEST_BYTES = 4 << 20
 BATCH_BYTES = 128 << 10
@@ -342,17 +345,20 @@ class AioKafkaProducer:
 
     async def _place(self, record: Outgoing) -> Target:
         topic, cluster = self._connection.topic(record.topic), self._client.client.cluster
-        partitions = cluster.partitions_for_topic(topic) or await self._partitions(topic)
+        partitions = cluster.partitions_for_topic(topic) or ()
+        if not partitions or (record.partition is not None and record.partition not in partitions):
+            partitions = await self._partitions(topic, record.partition)
         if record.partition is not None:
-            if record.partition not in partitions:
-                raise KafkaError(f"topic {topic} has no partition {record.partition}")
             return Target(topic, record.partition)
         if record.key is not None:
             return Target(topic, partition_of(record.key, len(partitions)))
         return Target(topic, random.choice(list(cluster.available_partitions_for_topic(topic) or partitions)))
 
-    async def _partitions(self, topic: str) -> set[int]:
-        """Of a topic not seen yet. Waits for a broker that does not answer, a while for one that denies the topic."""
+    async def _partitions(self, topic: str, wanted: int | None) -> set[int]:
+        """Of a topic, or with a partition, not seen yet.
+
+        Waits for a broker that does not answer, a while for one that denies what is wanted.
+        """
         client, denied = self._client.client, 0
         client.add_topic(topic)
         while denied < MAX_DENIALS:
@@ -361,10 +367,12 @@ class AioKafkaProducer:
                     denied += await client.force_metadata_update()
             if self._failure:
                 raise self._failure
-            found: set[int] | None = client.cluster.partitions_for_topic(topic)
-            if found:
+            found: set[int] = client.cluster.partitions_for_topic(topic) or set()
+            if found and (wanted is None or wanted in found):
                 return found
             await asyncio.sleep(METADATA_RETRY_S)
+        if found:
+            raise KafkaError(f"topic {topic} has no partition {wanted}")
         raise KafkaError(f"topic {topic} does not exist (run `headway topics apply`), or may not be written to")
 
     def _settle(self, acknowledged: "Future[Appended]", sent: "Future[RecordMetadata]") -> None:

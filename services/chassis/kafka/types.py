@@ -114,7 +114,8 @@ class Consumer(Protocol):
         An empty collection or `max_records` of 0 fetches nothing but keeps the membership alive for `timeout_s`.
         Partitions that are not (or no longer) assigned are left out. Records of one call are from the current
         assignment only. A rebalance under way may hold the call longer than `timeout_s`. Raises KafkaError for what
-        the client cannot mend by itself, and whatever the listener raised.
+        the client cannot mend by itself, and whatever the listener raised. A record whose bytes cannot be decoded
+        comes in its place without key and value, and says why in the header `x-unreadable`.
         """
 
     def assignment(self) -> frozenset[TopicPartition]: ...
@@ -150,8 +151,8 @@ class Producer(Protocol):
     async def send(self, record: Outgoing) -> "Future[Appended]":
         """Queues one record; the future is its acknowledgement. Await many of them together.
 
-        Raises RecordTooLargeError before anything is sent, KafkaError for a topic or partition that does not
-        exist. The future fails with ProducerDeadError; retriable faults are retried until the producer stops.
+        Raises RecordTooLargeError before anything is sent, KafkaError for a topic or partition that does not exist
+        (it may be new: that takes 10 s to find out). The future fails with ProducerDeadError; retriable faults are retried until the producer stops.
         """
 
     async def send_all(self, records: Sequence[Outgoing]) -> Sequence[Appended]:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from services.chassis.kafka import aiokafka_adapter
 from services.chassis.kafka.records import max_record_bytes, partition_of
 from services.chassis.kafka.types import ConsumerSettings, KafkaError, Outgoing, RecordTooLargeError, TopicPartition
 from tests.contract.kafka.conftest import Broker, collect
@@ -75,12 +76,24 @@ async def test_a_dead_letter_topic_takes_larger_records(broker: Broker) -> None:
         await producer.send(Outgoing("letters-dlq", b"x" * max_record_bytes("letters-dlq")))
 
 
-async def test_a_partition_that_does_not_exist_is_an_error(broker: Broker) -> None:
+async def test_a_partition_that_does_not_exist_is_an_error(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aiokafka_adapter, "MAX_DENIALS", 3)
     await broker.create_topic("letters", 2)
     producer = await broker.producer()
     with pytest.raises(KafkaError, match="no partition 2"):
         await producer.send(Outgoing("letters", b"x", partition=2))
     assert not producer.dead.done()
+
+
+async def test_a_partition_that_the_topic_has_just_got_takes_records_at_once(broker: Broker) -> None:
+    await broker.create_topic("letters", 2)
+    producer = await broker.producer()
+    await producer.send_all([Outgoing("letters", b"x", partition=1)])
+    await broker.create_topic("letters", 5)
+    appended = await producer.send_all([Outgoing("letters", b"x", partition=partition) for partition in (4, 2, 0)])
+    assert [found.partition for found in appended] == [4, 2, 0]
+    records = await collect(await broker.consumer(READER), 4)
+    assert sorted(record.partition for record in records) == [0, 1, 2, 4]
 
 
 async def test_records_without_a_key_are_spread(broker: Broker) -> None:

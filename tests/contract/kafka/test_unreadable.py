@@ -1,0 +1,135 @@
+"""Records that the client library cannot decode, in the real broker's log."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
+
+from schemas.headers import X_UNREADABLE
+from schemas.topics import Topic
+from services.chassis.kafka.admin import Admin
+from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
+from services.chassis.kafka.connection import Connection
+from services.chassis.kafka.stream import Stream
+from services.chassis.kafka.types import ConsumerSettings, Outgoing, Record
+from tests.contract.kafka.conftest import DEADLINE_S, Journal, collect
+
+pytestmark = pytest.mark.kafka
+
+MEMBER = ConsumerSettings(group="readers", topics=("letters",))
+GZIP = 1
+POISON = b"poison"
+PADDING = b"x" * 60
+"""Enough to be compressed at all."""
+
+
+class NotText(str):
+    """A header's name that is not UTF-8."""
+
+    def encode(self, *_: object) -> bytes:
+        return b"\xff\xfe"
+
+
+@dataclass
+class Letters:
+    """What `letters` holds, by partition and offset."""
+
+    connection: Connection
+    client: AIOKafkaProducer
+    values: dict[tuple[int, int], bytes] = field(default_factory=dict)
+
+    async def append(self, partition: int, values: Sequence[bytes], codec: int = 0) -> None:
+        """Appends one batch, and poison as it could only be sent by another client."""
+        builder = _DefaultRecordBatchBuilderPy(2, codec, 0, -1, -1, -1, 1 << 20)
+        for number, value in enumerate(values):
+            name = NotText() if value == POISON else "name"
+            builder.append(number, None, b"key", value, [(name, PADDING), ("no value", None)])
+        topic = self.connection.topic("letters")
+        request = ProduceRequest(None, -1, 10_000, [(topic, [(partition, bytes(builder.build()))])])
+        response = await self.client.client.send(self.client.client.get_random_node(), request)
+        ((_, ((_, error, base, *_rest),)),) = response.topics
+        assert error == 0
+        self.values.update({(partition, base + number): value for number, value in enumerate(values)})
+
+    def expected(self) -> list[tuple[int, int, bytes | None]]:
+        found = ((*place, None if value == POISON else value) for place, value in self.values.items())
+        return sorted(found, key=itemgetter(0, 1))
+
+
+@pytest.fixture
+async def letters(connection: Connection) -> AsyncIterator[Letters]:
+    """Poison first, last, alone and in the middle, in plain and in compressed batches, among other records."""
+    async with Admin(connection) as admin:
+        topics = [Topic("letters", "bytes", "any", partitions=3), Topic("out", "bytes", "any", partitions=1)]
+        await admin.reconcile(topics, replication_factor=1)
+    async with AIOKafkaProducer(**connection.client_settings()) as client:
+        letters = Letters(connection, client)
+        for partition, (first, second) in enumerate([(b"a", b"b"), (b"a", POISON), (POISON, b"b")]):
+            await letters.append(partition, [first, second, b"c"])
+            await letters.append(partition, [b"d", first, second], GZIP)
+            await letters.append(partition, [second])
+            await letters.append(partition, [b"e", b"f"])
+        yield letters
+
+
+def summary(records: Sequence[Record]) -> list[tuple[int, int, bytes | None]]:
+    for record in records:
+        assert (record.value is None) == (record.key is None) == (record.header(X_UNREADABLE) is not None)
+    return sorted(((record.partition, record.offset, record.value) for record in records), key=itemgetter(0, 1))
+
+
+@pytest.mark.parametrize("max_records", [1, 2, 500])
+async def test_an_unreadable_record_is_yielded_once_and_so_is_every_other(letters: Letters, max_records: int) -> None:
+    consumer = AioKafkaConsumer(letters.connection, MEMBER, Journal())
+    await consumer.start()
+    try:
+        records: list[Record] = []
+        async with asyncio.timeout(DEADLINE_S):
+            while len(records) < len(letters.values):
+                records += await consumer.poll(None, max_records=max_records, timeout_s=0.1)
+        assert not await consumer.poll(None, max_records=max_records, timeout_s=0.3)
+        assert await consumer.positions(consumer.assignment()) == dict.fromkeys(consumer.assignment(), 9)
+    finally:
+        await consumer.stop()
+    assert summary(records) == letters.expected()
+    for partition in range(3):
+        offsets = [record.offset for record in records if record.partition == partition]
+        assert offsets == sorted(offsets)
+    unreadable = next(record for record in records if record.value is None)
+    assert unreadable.header(X_UNREADABLE) == "a header's name is not UTF-8"
+    stamps = sorted(record.timestamp for record in records if record.value is not None)
+    assert stamps[0] - 60_000 < unreadable.timestamp < stamps[-1] + 60_000
+    readable = next(record for record in records if record.value is not None)
+    assert readable.headers == (("name", PADDING), ("no value", b""))
+
+
+async def test_a_stream_dead_letters_what_is_unreadable_and_goes_on(letters: Letters) -> None:
+    class Handler:
+        async def handle(self, records: Sequence[Record]) -> Sequence[tuple[Record, Sequence[Outgoing]]]:
+            return [
+                (record, [Outgoing("out", record.value or b"%d@%d" % (record.partition, record.offset))])
+                for record in records
+            ]
+
+    producer = AioKafkaProducer(letters.connection)
+    await producer.start()
+    reader = AioKafkaConsumer(letters.connection, ConsumerSettings(group=None, topics=("out",)), Journal())
+    await reader.start()
+    stream = Stream(lambda listener: AioKafkaConsumer(letters.connection, MEMBER, listener), producer, Handler())
+    running = asyncio.create_task(stream.run())
+    try:
+        values = [record.value for record in await collect(reader, len(letters.values))]
+        assert not await reader.poll(None, max_records=1, timeout_s=0.3)
+    finally:
+        await stream.stop()
+        await running
+        await reader.stop()
+        await producer.stop()
+    assert sorted(value or b"" for value in values) == sorted(
+        b"%d@%d" % (partition, offset) if value is None else value for partition, offset, value in letters.expected()
+    )
