@@ -25,7 +25,7 @@ def record_bytes(record: Outgoing) -> int:
 
 
 def fits(record: Outgoing) -> bool:
-    """Whether its topic takes it."""
+    """Whether its topic takes it: a stream's handler asks before it returns a record of any size."""
     return record_bytes(record) <= max_record_bytes(record.topic)
 
 

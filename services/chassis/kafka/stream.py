@@ -22,6 +22,7 @@ from services.chassis.kafka.types import (
     ProducerDeadError,
     RebalanceListener,
     Record,
+    RecordTooLargeError,
     TopicPartition,
 )
 from services.chassis.kafka.watermark import Watermark
@@ -48,8 +49,10 @@ class BatchHandler(Protocol):
     async def handle(self, records: Sequence[Record]) -> Sequence[tuple[Record, Sequence[Outgoing]]]:
         """For each record, in order, what must be acknowledged before the commit may pass it.
 
-        Records left out pass at once. It is called for one batch at a time. Whatever it raises ends the stream, and
-        the batch is delivered again: poison and records too large for their topic are its own to deal with.
+        Records left out pass at once. It is called for one batch at a time, and cancelled when it still runs two
+        seconds after its partitions were revoked: the next owner is given the batch. Whatever it raises ends the
+        stream, and the batch is delivered again: poison is its own to deal with, and so is what does not fit its
+        topic (`records.fits`).
         """
 
 
@@ -68,6 +71,10 @@ class _Settings:
 
 class StalledError(KafkaError):
     """The consumer is alive but stuck: it is replaced."""
+
+
+class OversizedOutputError(Exception):
+    """The handler made a record that its topic does not take: a bug, which no other consumer would mend."""
 
 
 class Stream:
@@ -120,9 +127,10 @@ class Stream:
         return self._session.assignment.unfinished if self._session else 0
 
     async def run(self) -> None:
-        """Until stopped. Raises ProducerDeadError, what the handler or a hook raised, or KafkaError without a broker.
+        """Until stopped.
 
-        A consumer that fails or stalls is replaced, a few times in a row.
+        Raises ProducerDeadError, what the handler or a hook raised, OversizedOutputError, or KafkaError without a
+        broker. A consumer that fails or stalls is replaced, a few times in a row.
         """
         self._ended.clear()
         try:
@@ -217,6 +225,8 @@ class _Session:
         self._changed = asyncio.Event()
         self._assigned = False
         self._draining = False
+        self._handling: Future[None] | None = None
+        """One batch, from its delivery to the last send."""
         self._polling_since: float | None = None
         self._turned_at = 0.0
         self._delivered = False
@@ -257,6 +267,8 @@ class _Session:
         """From now on nothing of what was assigned has an effect."""
         partitions = frozenset(self.assignment.watermarks)
         self.assignment = _Assignment()
+        if self._handling:
+            await _cancel([self._handling])
         if partitions and self._settings.on_revoked:
             await self._settings.on_revoked(partitions)
 
@@ -285,11 +297,21 @@ class _Session:
                 await self._handle(records)
 
     async def _handle(self, records: Sequence[Record]) -> None:
+        """In a task of its own: it may have to end before its consumer does."""
         assignment = self.assignment
         assignment.deliver(records)
         self._delivered = True
+        self._handling = asyncio.create_task(self._process(assignment, records))
+        try:
+            await asyncio.wait({self._handling})
+        finally:
+            await _cancel([self._handling])
+        if self.assignment is assignment or not self._handling.cancelled():
+            self._handling.result()
+
+    async def _process(self, assignment: _Assignment, records: Sequence[Record]) -> None:
         results = await self._handler.handle(records)
-        # Revoked meanwhile: the next owner handles them.
+        # It may have been revoked, and the handler deaf to its cancellation: the next owner handles them.
         if self.assignment is assignment:
             await self._send(assignment, records, results)
             self._changed.set()
@@ -310,7 +332,13 @@ class _Session:
             ticket = _Ticket(assignment.watermarks[record.tp], record.offset, len(outgoing))
             acknowledged = partial(self._acknowledged, ticket)
             for out in outgoing:
-                (await self._producer.send(out)).add_done_callback(acknowledged)
+                (await self._queue(out)).add_done_callback(acknowledged)
+
+    async def _queue(self, out: Outgoing) -> "Future[Appended]":
+        try:
+            return await self._producer.send(out)
+        except RecordTooLargeError as error:
+            raise OversizedOutputError(str(error)) from error
 
     def _acknowledged(self, ticket: _Ticket, sent: "Future[Appended]") -> None:
         # A failed one is never passed; `producer.dead` ends the stream.

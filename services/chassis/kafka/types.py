@@ -152,7 +152,8 @@ class Producer(Protocol):
         """Queues one record; the future is its acknowledgement. Await many of them together.
 
         Raises RecordTooLargeError before anything is sent, KafkaError for a topic or partition that does not exist
-        (it may be new: that takes 10 s to find out). The future fails with ProducerDeadError; retriable faults are retried until the producer stops.
+        (it may be new: that takes 10 s to find out). The future fails with ProducerDeadError; retriable faults are
+        retried until the producer stops.
         """
 
     async def send_all(self, records: Sequence[Outgoing]) -> Sequence[Appended]:

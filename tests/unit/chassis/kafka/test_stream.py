@@ -8,7 +8,8 @@ import pytest
 
 from services.chassis.kafka import stream as runtime
 from services.chassis.kafka.in_memory import Faults, InMemoryConsumer, InMemoryKafka, InMemoryProducer
-from services.chassis.kafka.stream import Stream
+from services.chassis.kafka.records import max_record_bytes
+from services.chassis.kafka.stream import OversizedOutputError, Stream
 from services.chassis.kafka.types import (
     Appended,
     Commit,
@@ -336,6 +337,93 @@ async def test_a_batch_that_outlives_its_assignment_has_no_effect(
     first.open.set()
     await until(lambda: plane.committed[FIRST] == Commit(3))
     assert len(plane.copied()) == 3
+
+
+async def test_a_batch_that_outlives_its_assignment_is_cancelled_and_handled_anew(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "DRAIN_S", 0.02)
+    journal: list[str] = []
+
+    class Journalling(Copy):
+        async def handle(self, records: Sequence[Record]) -> Sequence[tuple[Record, Sequence[Outgoing]]]:
+            journal.append("begun")
+            try:
+                return await super().handle(records)
+            except asyncio.CancelledError:
+                journal.append("cancelled")
+                raise
+
+    async def note(event: str) -> None:
+        journal.append(event)
+
+    plane.feed(3, 0)
+    plane.feed(3, 1)
+    handler = Journalling()
+    handler.open.clear()
+    stream = Stream(
+        plane.member,
+        plane.producer,
+        handler,
+        commit_interval_s=0.01,
+        on_assigned=lambda _: note("assigned"),
+        on_revoked=lambda _: note("revoked"),
+    )
+    plane.run(stream)
+    await until(handler.busy.is_set)
+    handler.busy.clear()
+    plane.run(plane.stream(Copy()))
+    await until(handler.busy.is_set)
+    assert journal == ["assigned", "begun", "cancelled", "revoked", "assigned", "begun"]
+    handler.open.set()
+    await until(lambda: plane.committed == {FIRST: Commit(3), SECOND: Commit(3)})
+    assert sorted(plane.copied()) == [(partition, b"%d" % number) for partition in (0, 1) for number in range(3)]
+
+
+async def test_a_stop_cancels_a_batch_that_takes_too_long(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "DRAIN_S", 0.02)
+    plane.feed(3)
+    handler = Copy()
+    handler.open.clear()
+    stream = plane.stream(handler)
+    task = plane.run(stream)
+    await until(handler.busy.is_set)
+    await stream.stop()
+    await task
+    handler.open.set()
+    await settle()
+    assert not handler.handled
+    assert plane.committed[FIRST] == Commit(0)
+
+
+async def test_a_handler_that_cancels_itself_ends_the_stream(plane: Plane) -> None:
+    def cancel(_: Record) -> None:
+        raise asyncio.CancelledError
+
+    plane.feed(1)
+    handler = Copy()
+    handler.before = cancel
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(plane.run(plane.stream(handler)), 10)
+    assert plane.committed[FIRST] == Commit(0)
+
+
+async def test_an_output_that_fits_no_topic_ends_the_stream_at_once_and_is_not_passed(plane: Plane) -> None:
+    class Boastful(Copy):
+        async def handle(self, records: Sequence[Record]) -> Sequence[tuple[Record, Sequence[Outgoing]]]:
+            return [(record, [Outgoing("out", b"x" * (max_record_bytes("out") + 1))]) for record in records]
+
+    made: list[Consumer] = []
+
+    def factory(listener: RebalanceListener) -> Consumer:
+        made.append(plane.member(listener))
+        return made[-1]
+
+    plane.feed(1)
+    with pytest.raises(OversizedOutputError, match="a record for out has"):
+        await Stream(factory, plane.producer, Boastful()).run()
+    assert len(made) == 1
+    assert plane.committed[FIRST] == Commit(0)
 
 
 async def test_hooks_run_before_the_first_record_and_after_the_last_commit(plane: Plane) -> None:
