@@ -17,8 +17,6 @@ from services.chassis.logging import log
 PUBLISH_EVERY_S = 3.0
 EXPIRY_MS = 12_000
 """A status not repeated for so long, by the log's time, is no longer true."""
-LOOK_BACK_S = 30.0
-"""Where a reader of the topic starts."""
 FOLLOW_TIMEOUT_S = 1.0
 
 M = TypeVar("M", bound=FleetMessage)
@@ -75,7 +73,7 @@ def _record(status: FleetMessage) -> Outgoing:
 
 
 class FleetLog(Protocol):
-    """The fleet topic, from 30 s back."""
+    """The fleet topic, from its last few hundred records: what is live is repeated every few seconds."""
 
     async def follow(self, timeout_s: float) -> Sequence[Record]:
         """The next records; empty when there are none within the time-out."""
