@@ -136,12 +136,11 @@ class Admin:
             return {}
         targets = [self._target(tp) for tp in partitions]
         name = self._connection.group(group)
-        committed = await self._answer(lambda: self._client.list_consumer_group_offsets(name, partitions=targets))
+        found = await self._answer(lambda: self._client.list_consumer_group_offsets(name, partitions=targets))
+        # -1, or left out where the coordinator has not heard of the topic yet: no commit.
+        committed = {target: commit.offset for target, commit in found.items() if commit.offset >= 0}
         ends = await self._ends(partitions)
-        return {
-            tp: Lag(offset if (offset := committed[target].offset) >= 0 else None, ends[tp])
-            for tp, target in zip(partitions, targets, strict=True)
-        }
+        return {tp: Lag(committed.get(target), ends[tp]) for tp, target in zip(partitions, targets, strict=True)}
 
     async def _apply(self, plan: "_Plan", replication_factor: int) -> None:
         name = self._connection.topic(plan.topic.name)
