@@ -10,7 +10,7 @@ answer what `answers` says, or else a value of the right shape.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,11 +39,13 @@ from schemas.topics import (
     RESPONSES,
     all_topics,
 )
+from services.aggregator.actions import Actions
 from services.aggregator.handlers import Join
 from services.chassis.blobs import InMemoryBlobStore, Outputs
 from services.chassis.clock import LogClock
 from services.chassis.config.folder import load_folder
-from services.chassis.config.live import ConfigError, LiveConfig
+from services.chassis.config.live import LiveConfig
+from services.chassis.config.problems import ConfigError
 from services.chassis.kafka.in_memory import InMemoryKafka
 from services.chassis.kafka.stream import BatchHandler, Stream
 from services.chassis.kafka.types import ConsumerSettings, Outgoing, Record, TopicPartition
@@ -213,8 +215,8 @@ class _Log:
     kafka: InMemoryKafka
     dead_runs: InMemoryDeadRuns
 
-    async def fetch(self, coordinates: RequestCoordinates) -> Record | None:
-        return self.kafka.log(TopicPartition(coordinates.topic, coordinates.partition))[coordinates.offset]
+    async def fetch(self, coordinates: Collection[RequestCoordinates]) -> dict[RequestCoordinates, Record | None]:
+        return {each: self.kafka.log(TopicPartition(each.topic, each.partition))[each.offset] for each in coordinates}
 
     def stop_run(self, run_id: str, ended_at_ms: LogTime) -> None:
         self.dead_runs.announce(EndedRun(run_id, ended_at_ms))
