@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from schemas.base import Priority
 from schemas.models import Queue
 from services.chassis.clock import LogClock
-from services.chassis.kafka.stream import StalledError
+from services.chassis.kafka.supervision import StalledError
 from services.chassis.kafka.types import (
     Commit,
     Consumer,

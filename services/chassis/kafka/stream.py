@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from services.chassis.kafka.supervision import Watch, supervise
 from services.chassis.kafka.types import (
     Appended,
     Commit,
@@ -19,28 +20,18 @@ from services.chassis.kafka.types import (
     KafkaError,
     Outgoing,
     Producer,
-    ProducerDeadError,
     RebalanceListener,
     Record,
     RecordTooLargeError,
     TopicPartition,
 )
 from services.chassis.kafka.watermark import Watermark
-from services.chassis.logging import log
 
 POLL_S = 0.25
 """Bounds how long a stop waits for a poll; a record that arrives ends it at once."""
 DRAIN_S = 2.0
 """How long a revoke, or a stop, waits for acknowledgements, and then for its commit."""
 READY_S = 10.0
-WATCH_S = 10.0
-POLL_STALL_S = 30.0
-"""Longer than a rebalance, through which a poll may be held."""
-DELIVERY_STALL_S = 60.0
-MAX_FAILURES = 5
-STABLE_S = 120.0
-"""A consumer that has lived so long does not count among failures in a row."""
-RESTART_S = 1.0
 
 
 class BatchHandler(Protocol):
@@ -67,10 +58,6 @@ class _Settings:
     on_assigned: Hook | None
     on_revoked: Hook | None
     metadata: Callable[[TopicPartition, int], str] | None
-
-
-class StalledError(KafkaError):
-    """The consumer is alive but stuck: it is replaced."""
 
 
 class OversizedOutputError(Exception):
@@ -134,27 +121,19 @@ class Stream:
         """
         self._ended.clear()
         try:
-            await self._run()
+            await supervise(self._live, self._stopping)
         finally:
             self._session = None
             self._ended.set()
 
-    async def _run(self) -> None:
-        loop, failures = asyncio.get_running_loop(), 0
-        while not self._stopping.is_set():
-            began = loop.time()
-            self._session = _Session(self._consumer_factory, self._producer, self._handler, self._settings)
-            try:
-                await self._session.run(self._stopping)
-            except ProducerDeadError:
-                raise
-            except KafkaError as error:
-                failures = 1 if loop.time() - began > STABLE_S else failures + 1
-                if failures >= MAX_FAILURES:
-                    raise
-                log.warning("consumer_replaced", failures=failures, exc_info=error)
-                await self._session.forget()
-                await _wait(self._stopping.wait(), RESTART_S * failures)
+    async def _live(self) -> None:
+        """The life of one consumer."""
+        self._session = _Session(self._consumer_factory, self._producer, self._handler, self._settings)
+        try:
+            await self._session.run(self._stopping)
+        except KafkaError:
+            await self._session.forget()
+            raise
 
     async def stop(self) -> None:
         """Stops polling, waits up to 2 s for acknowledgements, commits, leaves; returns when `run` is about to."""
@@ -227,10 +206,8 @@ class _Session:
         self._draining = False
         self._handling: Future[None] | None = None
         """One batch, from its delivery to the last send."""
-        self._polling_since: float | None = None
+        self._watch = Watch(self.consumer, self._wanted)
         self._turned_at = 0.0
-        self._delivered = False
-        self._behind_s = 0.0
 
     @property
     def progressing(self) -> bool:
@@ -238,7 +215,7 @@ class _Session:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Until stopping, or the first failure."""
-        work = [asyncio.create_task(part) for part in (self._poll(), self._commit_on_time(), self._watch())]
+        work = [asyncio.create_task(part) for part in (self._poll(), self._commit_on_time(), self._watch.run())]
         stop: Future[Any] = asyncio.create_task(stopping.wait())
         try:
             vital: list[Future[None]] = [self._producer.dead, *work]
@@ -288,11 +265,11 @@ class _Session:
             if room <= 0:
                 await self._until_changed(POLL_S)
                 continue
-            self._polling_since = self._loop.time()
-            records = await self.consumer.poll(
-                None, max_records=min(room, self._settings.max_batch), timeout_s=POLL_S
-            )
-            self._polling_since, self._turned_at = None, self._loop.time()
+            with self._watch.polling():
+                records = await self.consumer.poll(
+                    None, max_records=min(room, self._settings.max_batch), timeout_s=POLL_S
+                )
+            self._turned_at = self._loop.time()
             if records and not self._draining:
                 await self._handle(records)
 
@@ -300,7 +277,7 @@ class _Session:
         """In a task of its own: it may have to end before its consumer does."""
         assignment = self.assignment
         assignment.deliver(records)
-        self._delivered = True
+        self._watch.delivered()
         self._handling = asyncio.create_task(self._process(assignment, records))
         try:
             await asyncio.wait({self._handling})
@@ -378,25 +355,9 @@ class _Session:
             for tp, offset in offsets.items():
                 assignment.committed[tp] = max(offset, assignment.committed.get(tp, -1))
 
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(WATCH_S)
-            if self._polling_since is not None and self._loop.time() - self._polling_since > POLL_STALL_S:
-                raise StalledError(f"a poll has not returned for {POLL_STALL_S:.0f} s")
-            idle, self._delivered = not self._delivered and not self.assignment.unfinished, False
-            self._behind_s = self._behind_s + WATCH_S if idle and await self._is_behind() else 0.0
-            if self._behind_s > DELIVERY_STALL_S:
-                raise StalledError(f"records exist, but none was delivered for {DELIVERY_STALL_S:.0f} s")
-
-    async def _is_behind(self) -> bool:
-        """Whether records exist that could be polled. An unreachable broker is no reason to replace the consumer."""
-        partitions = self.consumer.assignment()
-        try:
-            positions = await self.consumer.positions(partitions)
-            ends = await self.consumer.end_offsets(positions)
-        except KafkaError:
-            return False
-        return any(ends[tp] > position for tp, position in positions.items())
+    def _wanted(self) -> frozenset[TopicPartition]:
+        """While something is in hand nothing need be delivered."""
+        return frozenset() if self.assignment.unfinished else self.consumer.assignment()
 
 
 def _raise_first(finished: Iterable["Future[None]"]) -> None:

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from services.chassis.kafka import stream as runtime
+from services.chassis.kafka import supervision
 from services.chassis.kafka.in_memory import Faults, InMemoryConsumer, InMemoryKafka, InMemoryProducer
 from services.chassis.kafka.records import max_record_bytes
 from services.chassis.kafka.stream import OversizedOutputError, Stream
@@ -555,7 +556,7 @@ async def test_a_consumer_that_is_stuck_is_replaced(
     plane: Plane, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     for name, seconds in (("WATCH_S", 0.02), ("POLL_STALL_S", 0.1), ("DELIVERY_STALL_S", 0.1), ("RESTART_S", 0.01)):
-        monkeypatch.setattr(runtime, name, seconds)
+        monkeypatch.setattr(supervision, name, seconds)
     monkeypatch.setattr(Stuck, "fault", fault)
     plane.feed(5)
     made: list[Consumer] = []
@@ -579,7 +580,7 @@ async def test_a_consumer_that_is_stuck_is_replaced(
 
 async def test_an_idle_stream_is_not_taken_for_a_stuck_one(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("WATCH_S", 0.01), ("DELIVERY_STALL_S", 0.03)):
-        monkeypatch.setattr(runtime, name, seconds)
+        monkeypatch.setattr(supervision, name, seconds)
     made: list[Consumer] = []
     looks: list[object] = []
 
@@ -598,7 +599,7 @@ async def test_an_idle_stream_is_not_taken_for_a_stuck_one(plane: Plane, monkeyp
 
 
 async def test_a_consumer_that_always_fails_ends_the_stream(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "RESTART_S", 0.001)
+    monkeypatch.setattr(supervision, "RESTART_S", 0.001)
     made: list[Consumer] = []
 
     class Refused(InMemoryConsumer):
@@ -611,7 +612,7 @@ async def test_a_consumer_that_always_fails_ends_the_stream(plane: Plane, monkey
 
     with pytest.raises(KafkaError, match="not authorised"):
         await Stream(factory, plane.producer, Copy()).run()
-    assert len(made) == runtime.MAX_FAILURES
+    assert len(made) == supervision.MAX_FAILURES
 
 
 @pytest.mark.parametrize("seed", range(5))
