@@ -36,7 +36,7 @@ _fetched_again: dict[Target, int] = {}
 
 
 def install() -> None:
-    """From now on every aiokafka consumer of this process, FastStream's included, survives unreadable records."""
+    """From now on every aiokafka consumer of this process survives unreadable records."""
     fetcher.MemoryRecords = Batches
     fetcher.PartitionRecords = ReadableRecords
 
