@@ -21,9 +21,6 @@ from services.chassis.kafka.stream import Stream
 from services.chassis.kafka.types import ConsumerSettings, TopicPartition
 from services.chassis.redis import connect
 
-FETCH_WAIT_S = 0.25
-"""A fetch ends with the first record that comes, so that a long wait delays nothing, and halves what idling costs."""
-
 
 def main(config: Path | None = None) -> int:
     """Runs the aggregator to its end; the exit code."""
@@ -71,7 +68,7 @@ def _stream(connection: Connection, producer: AioKafkaProducer, join: Join) -> S
     async def on_assigned(partitions: frozenset[TopicPartition]) -> None:
         await join.on_assigned(partitions, stream.consumer)
 
-    settings = ConsumerSettings(group=AGGREGATOR_GROUP, topics=(EVENTS,), fetch_max_wait_s=FETCH_WAIT_S)
+    settings = ConsumerSettings(group=AGGREGATOR_GROUP, topics=(EVENTS,))
     stream = Stream(
         lambda listener: AioKafkaConsumer(connection, settings, listener),
         producer,

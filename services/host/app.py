@@ -20,8 +20,6 @@ from services.host.handlers import Workers
 from services.host.settings import HostSettings
 
 KILL_MARGIN_S = 0.3
-CONFIG_WAIT_S = 1.0
-"""How long the broker may hold a fetch of the config topic when there is nothing new: an idle plane stays idle."""
 
 
 def main(config: Path | None = None) -> int:
@@ -56,7 +54,7 @@ async def serve(app: App[HostSettings]) -> None:
 
 
 async def _config_log(stack: AsyncExitStack, connection: Connection) -> LogReader:
-    settings = ConsumerSettings(group=None, topics=(CONFIG,), fetch_max_wait_s=CONFIG_WAIT_S)
+    settings = ConsumerSettings(group=None, topics=(CONFIG,))
     reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener))
     await reader.start()
     stack.push_async_callback(reader.stop)

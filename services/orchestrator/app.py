@@ -25,9 +25,6 @@ from services.orchestrator.settings import OrchestratorSettings
 FLEET_TAIL = 500
 """Records of the fleet topic to begin with: what still lives repeats itself within seconds."""
 STATUSES_S = 2.0
-READER_FETCH_WAIT_S = 1.0
-STREAM_FETCH_WAIT_S = 0.25
-"""A fetch ends with the first record that comes, so that a long wait delays nothing, and halves what idling costs."""
 
 
 def main(config: Path | None = None) -> int:
@@ -84,7 +81,7 @@ async def _admit(config: ConfigFollower, ingress: IngressStream) -> None:
 
 
 async def _reader(stack: AsyncExitStack, connection: Connection, topic: str, *, tail: int | None = None) -> LogReader:
-    settings = ConsumerSettings(group=None, topics=(topic,), fetch_max_wait_s=READER_FETCH_WAIT_S)
+    settings = ConsumerSettings(group=None, topics=(topic,))
     reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener), tail=tail)
     await reader.start()
     stack.push_async_callback(reader.stop)
@@ -94,7 +91,7 @@ async def _reader(stack: AsyncExitStack, connection: Connection, topic: str, *, 
 def _stream(
     connection: Connection, group: str, topics: tuple[str, ...], producer: Producer, handler: BatchHandler
 ) -> Stream:
-    settings = ConsumerSettings(group=group, topics=topics, fetch_max_wait_s=STREAM_FETCH_WAIT_S)
+    settings = ConsumerSettings(group=group, topics=topics)
     return Stream(lambda listener: AioKafkaConsumer(connection, settings, listener), producer, handler)
 
 

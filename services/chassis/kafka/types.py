@@ -171,21 +171,5 @@ class ConsumerSettings:
     heartbeat_s: float = 1.5
     rebalance_timeout_s: float = 10.0
     max_poll_interval_s: float = 600.0
-    fetch_max_wait_s: float = 0.1
-    """How long the broker holds a fetch when there is nothing. A record that arrives ends it at once, but a partition
-    that the fetch left out, because what came before was still waiting to be polled, waits until it ends.
-
-    Measured on two busy cores: six records in a row in one partition, p50/p95 in ms, by a handler that takes no time
-    and by one that takes 20 ms of four such rows at once; and what an idle consumer costs here and in the broker.
-
-    ======  =========  =============  ====================
-    wait    fast       slow           idle, % of a core
-    ======  =========  =============  ====================
-    50 ms   16 / 28    267 / 325      2.2 + 3.3
-    100 ms  16 / 26    264 / 333      1.3 + 1.8
-    250 ms  17 / 29    265 / 400      0.8 + 0.7
-    500 ms  17 / 46    273 / 400      0.6 + 0.0
-    ======  =========  =============  ====================
-    """
     lanes: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     """Partition lists by topic, highest lane first: every member gets its share of each. Empty: a plain range."""
