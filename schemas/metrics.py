@@ -51,9 +51,6 @@ TOKENS_TOTAL = Metric(
 COST_USD_TOTAL = Metric("headway_cost_usd_total", "counter", "Cost of work.", ("pipeline", "model_class", "kind"))
 DEAD_LETTERS_TOTAL = Metric("headway_dead_letters_total", "counter", "Records dead-lettered.", ("topic", "reason"))
 OPEN_RUNS = Metric("headway_open_runs", "gauge", "Runs without an outcome yet.", ("partition",))
-WATERMARK_AGE_SECONDS = Metric(
-    "headway_watermark_age_seconds", "gauge", "Age of the oldest record not yet acted upon.", ("service",)
-)
 WORKER_RESTARTS_TOTAL = Metric(
     "headway_worker_restarts_total", "counter", "Workers a host restarted.", ("model_class", "backend")
 )

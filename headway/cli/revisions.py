@@ -14,7 +14,7 @@ from headway.cli.output import say
 from schemas.config import Bundle
 from schemas.fleet import ServiceStatus
 from schemas.models import Queue
-from schemas.topics import CONFIG, all_topics
+from schemas.topics import CONFIG, ORCHESTRATOR_REQUESTS_GROUP, all_topics
 from services.chassis.config.topic import ConfigHistory
 from services.chassis.fleet import FleetView
 from services.chassis.kafka.admin import Admin, Lag
@@ -46,8 +46,10 @@ async def open_history(broker: Connection) -> AsyncIterator[ConfigHistory]:
 
 
 async def prepare(broker: Connection, old: Bundle, new: Bundle) -> None:
-    """Creates what `new` needs. A CliError if a partition that would change lanes holds work."""
+    """Creates what `new` needs. A CliError if what would change lanes, or would no longer be read, holds work."""
     async with Admin(broker) as admin:
+        for topic in sorted(_ingress_topics(old) - _ingress_topics(new)):
+            await _require_read(admin, topic)
         for queue, partitions in moved_partitions(old.model_classes, new.model_classes):
             await _require_drained(admin, queue, partitions)
         topics = all_topics(new.model_classes, new.tenants)
@@ -63,6 +65,19 @@ async def _require_drained(admin: Admin, queue: Queue, partitions: list[int]) ->
         raise CliError(
             f"{queue.label}: partition {numbers} of {queue.topic} would leave its lane but holds work: "
             "keep it in its lane, or wait until `headway lag` shows 0",
+            Exit.PROBLEMS,
+        )
+
+
+def _ingress_topics(bundle: Bundle) -> set[str]:
+    return {topic for tenant in bundle.tenants.values() for topic in tenant.ingress_topics}
+
+
+async def _require_read(admin: Admin, topic: str) -> None:
+    lags = await admin.lag(ORCHESTRATOR_REQUESTS_GROUP, [topic])
+    if any(_holds_work(lag) for lag in lags.values()):
+        raise CliError(
+            f"{topic} would no longer be read but holds requests: keep its tenant until they have been admitted",
             Exit.PROBLEMS,
         )
 

@@ -10,7 +10,7 @@ from headway.cli.exits import CliError, Exit
 from headway.cli.live import read_applied
 from headway.cli.logs import open_logs
 from headway.cli.revisions import open_history, prepare, until_taken
-from schemas.config import Bundle
+from schemas.config import Bundle, Tenant
 from schemas.fleet import ServiceStatus
 from schemas.topics import CONFIG, FLEET
 from services.chassis.kafka.aiokafka_adapter import AioKafkaProducer
@@ -85,6 +85,20 @@ async def test_a_partition_that_holds_work_keeps_its_lane(connection: Connection
         await prepare(connection, old, new)
     assert error.value.code is Exit.PROBLEMS
     await prepare(connection, old, bundle(interactive="0-3", standard="4-6", batch="7-9"))
+
+
+async def test_a_tenant_whose_requests_are_still_to_be_read_stays(connection: Connection) -> None:
+    topic = "inference-requests-acme"
+    old = bundle().model_copy(update={"tenants": {"acme": Tenant(ingress_topics=(topic,))}})
+    await prepare(connection, Bundle(), old)
+    await prepare(connection, old, bundle())
+    producer = AioKafkaProducer(connection)
+    await producer.start()
+    await producer.send_all([Outgoing(topic, b"{}", b"key")])
+    await producer.stop()
+    with pytest.raises(CliError, match=f"{topic} would no longer be read but holds requests") as error:
+        await prepare(connection, old, bundle())
+    assert error.value.code is Exit.PROBLEMS
 
 
 @pytest.mark.parametrize(("revision", "late"), [(2, False), (1, True)])
