@@ -64,6 +64,7 @@ class EmbeddedKafka(Server):
         ones touch no network.
         """
         require_free(self._port)
+        self._folder.mkdir(parents=True, exist_ok=True)  # everything runs in it, the download of the jars first
         java = find_java()
         classpath = await self._classpath(on_progress)
         flags = await self._class_cache_flags(java, classpath, on_progress)
@@ -123,7 +124,6 @@ class EmbeddedKafka(Server):
             await self._format(java, classpath, flags)
 
     def _write_settings(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
         settings = broker_settings(self._port, controller_port=free_ports(1)[0])
         files = {
             "log4j2.properties": LOG4J,

@@ -118,7 +118,7 @@ async def test_an_unreachable_repository_says_what_to_do(tmp_path: Path, monkeyp
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    kafka = EmbeddedKafka(tmp_path / "kafka", free_ports(1)[0])
+    kafka = EmbeddedKafka(tmp_path / "home" / "kafka", free_ports(1)[0], tmp_path / "logs" / "kafka.log")
     with pytest.raises(
         PlaneError, match="jars could not be downloaded: check the connection to Maven Central"
     ) as raised:
