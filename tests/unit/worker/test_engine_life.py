@@ -34,7 +34,7 @@ class FakeEngine:
             raise EngineUnavailable("ill")
 
     async def infer(self, calls: Sequence[Call]) -> list[Outcome]:
-        raise NotImplementedError
+        raise AssertionError("the life of an engine asks it nothing but its health")
 
     async def sleep(self) -> None: ...
 
