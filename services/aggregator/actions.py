@@ -11,7 +11,7 @@ from schemas.base import Json, Output
 from schemas.errors import DeadLetterReason, ErrorCode, ErrorDetail
 from schemas.events import RequestCoordinates, RunFinished, RunStarted, StepFailed
 from schemas.joins import StepReady
-from schemas.metrics import DEAD_LETTERS_TOTAL, RESPONSES_TOTAL, RUN_COMPONENT_SECONDS, RUN_SECONDS
+from schemas.metrics import RESPONSES_TOTAL, RUN_COMPONENT_SECONDS, RUN_SECONDS
 from schemas.responses import MAX_INLINE_RESPONSE_BYTES
 from schemas.topics import EVENTS, JOINS, REQUESTS, USAGE
 from services.aggregator.domain import outcomes
@@ -22,7 +22,7 @@ from services.aggregator.domain.state import Run
 from services.chassis.blobs import BlobMissingError, BlobUnavailableError, require_depth
 from services.chassis.clock import LogClock
 from services.chassis.expressions import ExpressionError, Template, compile_template
-from services.chassis.kafka.dead_letters import dead_letter
+from services.chassis.kafka.dead_letters import DeadLetters
 from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.records import fits
 from services.chassis.kafka.types import Outgoing, Producer, Record
@@ -80,8 +80,8 @@ class Actions:
         self._responses = metrics.counter(RESPONSES_TOTAL)
         self._seconds = metrics.histogram(RUN_SECONDS)
         self._components = metrics.histogram(RUN_COMPONENT_SECONDS)
-        known = [(topic, why.value) for topic in (REQUESTS, EVENTS) for why in DeadLetterReason]
-        self._dead_letters = metrics.counter(DEAD_LETTERS_TOTAL, known)
+        self.dead_letters = DeadLetters(metrics)
+        self.dead_letters.expect((REQUESTS, EVENTS), DeadLetterReason)
         self._finishing: dict[str, asyncio.Task[None]] = {}
 
     async def act(self, decided: Sequence[Decided]) -> list[tuple[Record, list[Outgoing]]]:
@@ -96,12 +96,6 @@ class Actions:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def dead_letter(self, record: Record, why: DeadLetterReason, message: str) -> Outgoing:
-        """The record for the dead-letter topic, counted and told."""
-        self._dead_letters.labels(record.topic, why).inc()
-        canonical("dead_lettered", topic=record.topic, partition=record.partition, offset=record.offset, why=message)
-        return dead_letter(record, why, message)
 
     async def _act_on(self, record: Record, decisions: Sequence[Decision], requests: Requests) -> list[Outgoing]:
         outgoing: list[Outgoing] = []
@@ -223,7 +217,7 @@ class Actions:
         if request is None:
             log.warning("request_not_retained", topic=decision.request.topic, offset=decision.request.offset)
             return []
-        return [self.dead_letter(request, decision.reason, decision.message)]
+        return [self.dead_letters.letter(request, decision.reason, decision.message)]
 
 
 def _ready_record(ready: StepReady) -> Outgoing:
@@ -246,10 +240,14 @@ def _failed(ready: StepReady, code: ErrorCode, message: str, *, retryable: bool 
 
 def _finished_record(run: Run, mapped: Mapped, partition: int) -> Outgoing:
     finished = outcomes.finish(run, mapped)
+    record = run_record(EVENTS, finished, partition=partition)
+    if len(record.value or b"") <= MAX_INLINE_RESPONSE_BYTES:
+        return record  # and so the response in it is no larger
     size = len(to_json(finished.response))
-    if size > MAX_INLINE_RESPONSE_BYTES:
-        finished = outcomes.finish(run, Mapped(error=outcomes.too_large(size, MAX_INLINE_RESPONSE_BYTES)))
-    return run_record(EVENTS, finished, partition=partition)
+    if size <= MAX_INLINE_RESPONSE_BYTES:
+        return record
+    too_large = Mapped(error=outcomes.too_large(size, MAX_INLINE_RESPONSE_BYTES))
+    return run_record(EVENTS, outcomes.finish(run, too_large), partition=partition)
 
 
 def _mapped(template: Template, values: Mapping[str, Json]) -> Mapped:

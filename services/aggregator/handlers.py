@@ -98,7 +98,7 @@ class Join:
                     decided.append((record, decisions))
             except PoisonError as poison:
                 if record.offset >= owned.acted:
-                    letters.append((record, [self._actions.dead_letter(record, poison.why, str(poison))]))
+                    letters.append((record, [self._actions.dead_letters.letter(record, poison.why, str(poison))]))
         return [*letters, *await self._actions.act(decided)]
 
     async def tick(self) -> None:

@@ -15,13 +15,13 @@ from schemas.events import RequestCoordinates, RunRejected, RunStarted, StepComp
 from schemas.fleet import WorkerStatus
 from schemas.graphs import StepKind
 from schemas.joins import StepReady
-from schemas.metrics import DEAD_LETTERS_TOTAL, REQUESTS_TOTAL
+from schemas.metrics import REQUESTS_TOTAL
 from schemas.models import Queue
 from schemas.topics import EVENTS, JOINS, MAX_RECORD_BYTES
 from services.chassis.blobs import INLINE_BYTES, BlobMissingError, BlobUnavailableError
 from services.chassis.clock import LogClock
 from services.chassis.expressions import ExpressionError, compile_condition, compile_template
-from services.chassis.kafka.dead_letters import dead_letter
+from services.chassis.kafka.dead_letters import DeadLetters
 from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.records import fits, record_bytes
 from services.chassis.kafka.types import Outgoing, Record
@@ -41,6 +41,7 @@ SMALL_BYTES = INLINE_BYTES // 4
 """A request up to this size has no input that needs a claim check: JSON that is decoded and encoded again grows at
 most 3.8 times (`1e15`). A ready step might need one, if its template repeats a value: it then delays its batch."""
 MAX_TENANT = 256
+DEAD_LETTERED = (DeadLetterReason.INVALID, DeadLetterReason.UNDECODABLE, DeadLetterReason.POISON)
 POISONED_REQUEST = "the request could not be handled; it was kept for inspection"
 
 
@@ -75,7 +76,7 @@ class Admission:
 
     def expect(self, topics: Iterable[str]) -> None:
         """These are the ingress topics from now on."""
-        self._dead_letters.expect(topics)
+        self._dead_letters.expect(topics, DEAD_LETTERED)
 
     async def handle(self, records: Sequence[Record]) -> Outcomes:
         """What each record becomes; the stream appends it before its commit passes the record."""
@@ -164,7 +165,7 @@ class Dispatch:
         self._outputs = outputs
         self._clock = clock
         self._dead_letters = DeadLetters(metrics)
-        self._dead_letters.expect([JOINS])
+        self._dead_letters.expect([JOINS], DEAD_LETTERED)
         self._outstanding: defaultdict[str, Outstanding] = defaultdict(Outstanding)
         self._turn = 0
 
@@ -263,25 +264,6 @@ class Dispatch:
         return [letter, event] if event is not None and fits(event) else [letter]
 
 
-class DeadLetters:
-    """Makes dead letters, counted and told."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._counter = metrics.counter(DEAD_LETTERS_TOTAL)
-
-    def expect(self, topics: Iterable[str]) -> None:
-        """Their counts stand at 0 before the first: only then is the first an increase."""
-        for topic in topics:
-            for why in (DeadLetterReason.INVALID, DeadLetterReason.UNDECODABLE, DeadLetterReason.POISON):
-                self._counter.labels(topic, why)
-
-    def letter(self, record: Record, why: DeadLetterReason, message: str) -> Outgoing:
-        """The record for the dead-letter topic."""
-        self._counter.labels(record.topic, why).inc()
-        canonical("dead_lettered", **_where(record), why=message)
-        return dead_letter(record, why, message)
-
-
 async def _each(records: Sequence[Record], outcome: Callable[[Record], Awaitable[Sequence[Outgoing]]]) -> Outcomes:
     """Every record's outcome, in order. Those that may have to wait for the blob store wait together.
 
@@ -293,9 +275,13 @@ async def _each(records: Sequence[Record], outcome: Callable[[Record], Awaitable
         async with limit:
             return await outcome(record)
 
-    waiting = [record for record in records if _may_wait(record)]
-    found = iter(await asyncio.gather(*map(limited, waiting)) if waiting else ())
-    return [(record, next(found) if _may_wait(record) else await outcome(record)) for record in records]
+    may_wait = [_may_wait(record) for record in records]
+    waiting = [limited(record) for record, waits in zip(records, may_wait, strict=True) if waits]
+    found = iter(await asyncio.gather(*waiting) if waiting else ())
+    return [
+        (record, next(found) if waits else await outcome(record))
+        for record, waits in zip(records, may_wait, strict=True)
+    ]
 
 
 def _may_wait(record: Record) -> bool:

@@ -1,19 +1,41 @@
 """Where poison goes: the original bytes, and headers that say why."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 
 from schemas import headers
 from schemas.errors import DeadLetterReason
+from schemas.metrics import DEAD_LETTERS_TOTAL
 from schemas.topics import DEAD_LETTER_SUFFIX
 from services.chassis.kafka.records import max_record_bytes, record_bytes
 from services.chassis.kafka.types import Outgoing, Record
+from services.chassis.logging import canonical
+from services.chassis.metrics import Metrics
 
 MAX_MESSAGE = 500
 LENGTH_BYTES = 8
 """What a longer value adds to its own length prefix, at most."""
 
 Headers = tuple[tuple[str, bytes], ...]
+
+
+class DeadLetters:
+    """Makes dead letters, counted and told."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._counter = metrics.counter(DEAD_LETTERS_TOTAL)
+
+    def expect(self, topics: Iterable[str], reasons: Iterable[DeadLetterReason]) -> None:
+        """Their counts stand at 0 before the first: only then is the first an increase."""
+        for topic, why in product(topics, reasons):
+            self._counter.labels(topic, why)
+
+    def letter(self, record: Record, why: DeadLetterReason, message: str) -> Outgoing:
+        """The record for the dead-letter topic."""
+        self._counter.labels(record.topic, why).inc()
+        canonical("dead_lettered", topic=record.topic, partition=record.partition, offset=record.offset, why=message)
+        return dead_letter(record, why, message)
 
 
 def dead_letter(

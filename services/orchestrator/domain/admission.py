@@ -227,23 +227,30 @@ def _started(envelope: _Envelope, body: dict[str, Json], catalog: Catalog) -> Ru
     spec = pipeline.spec
     deadline_ms = request.deadline_ms or spec.deadline
     return RunStarted(
-        run_id=envelope.run_id,
-        tenant=envelope.tenant,
-        traceparent=envelope.traceparent,
-        request_id=envelope.request_id,
-        request=envelope.coordinates,
-        body_digest=envelope.body_digest,
-        response_topic=envelope.response_topic,
+        **_opening(envelope),
         input=Output(value=request.input),
         priority=request.priority or spec.priority,
         session=request.session,
         labels=request.labels,
-        correlation_id=envelope.correlation_id,
         sensitivity=spec.sensitivity,
         deadline_at=envelope.coordinates.log_time + deadline_ms,
         graph=pipeline.graph,
         graph_digest=pipeline.digest,
     )
+
+
+def _opening(envelope: _Envelope) -> dict[str, Any]:
+    """What a run begins with, whether it starts or is rejected."""
+    return {
+        "run_id": envelope.run_id,
+        "tenant": envelope.tenant,
+        "traceparent": envelope.traceparent,
+        "request_id": envelope.request_id,
+        "request": envelope.coordinates,
+        "body_digest": envelope.body_digest,
+        "response_topic": envelope.response_topic,
+        "correlation_id": envelope.correlation_id,
+    }
 
 
 def _request(body: dict[str, Json]) -> InferenceRequest:
@@ -262,17 +269,10 @@ def _rejected(envelope: _Envelope, body: Mapping[str, Json], error: ErrorDetail)
     pipeline = body.get("pipeline")
     session = body.get("session")
     return RunRejected(
-        run_id=envelope.run_id,
-        tenant=envelope.tenant,
-        traceparent=envelope.traceparent,
-        request_id=envelope.request_id,
-        request=envelope.coordinates,
-        body_digest=envelope.body_digest,
-        response_topic=envelope.response_topic,
+        **_opening(envelope),
         pipeline=_echo(pipeline) or "unknown",
         session=_echo(session),
         labels=_echo_labels(body.get("labels")),
-        correlation_id=envelope.correlation_id,
         error=error,
     )
 
