@@ -24,12 +24,12 @@ class DeadLetters:
     """Makes dead letters, counted and told."""
 
     def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
         self._counter = metrics.counter(DEAD_LETTERS_TOTAL)
 
     def expect(self, topics: Iterable[str], reasons: Iterable[DeadLetterReason]) -> None:
         """Their counts stand at 0 before the first: only then is the first an increase."""
-        for topic, why in product(topics, reasons):
-            self._counter.labels(topic, why)
+        self._metrics.counter(DEAD_LETTERS_TOTAL, known=product(topics, reasons))
 
     def letter(self, record: Record, why: DeadLetterReason, message: str) -> Outgoing:
         """The record for the dead-letter topic."""
