@@ -1,6 +1,9 @@
 """One real Kafka and one real Valkey for the whole run, started by the first test that asks for them.
 
 Set HEADWAY_TEST_KAFKA=host:port to test against a broker of your own: every test uses fresh names on it.
+
+Properties are tried on the same examples in every run, few enough for each change to wait for them;
+`--hypothesis-profile=thorough` tries many more, new ones each time.
 """
 
 import os
@@ -10,11 +13,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from headway.plane.kafka import EmbeddedKafka
 from headway.plane.ports import free_ports
 from headway.plane.valkey import EmbeddedValkey
 from services.chassis.kafka.connection import Connection
+
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=100, stateful_step_count=40)
+settings.register_profile(
+    "thorough", deadline=None, max_examples=3_000, stateful_step_count=80, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session")
