@@ -218,8 +218,8 @@ class _Log:
     async def fetch(self, coordinates: Collection[RequestCoordinates]) -> dict[RequestCoordinates, Record | None]:
         return {each: self.kafka.log(TopicPartition(each.topic, each.partition))[each.offset] for each in coordinates}
 
-    def stop_run(self, run_id: str, ended_at_ms: LogTime) -> None:
-        self.dead_runs.announce(EndedRun(run_id, ended_at_ms))
+    def stop_run(self, run_id: str, deadline_at: LogTime) -> None:
+        self.dead_runs.announce(EndedRun(run_id, deadline_at))
 
 
 def _simulated(bundle: Bundle, answers: Mapping[str, Json]) -> Bundle:

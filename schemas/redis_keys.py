@@ -14,15 +14,15 @@ need be told: the others have nothing to stop."""
 
 
 class EndedRun(NamedTuple):
-    """A run that is over. Its id may live again later: only tasks stamped up to the end are tasks of this life."""
+    """A run that is over. Its id may live again later: the deadline tells one life of it from the next."""
 
     run_id: str
-    ended_at: LogTime
+    deadline_at: LogTime
 
 
 def encode_ended_runs(runs: Iterable[EndedRun]) -> str:
-    """`<run id>@<log time>`, separated by spaces: one publish tells of a whole batch."""
-    return " ".join(f"{run.run_id}@{run.ended_at}" for run in runs)
+    """`<run id>@<deadline>`, separated by spaces: one publish tells of a whole batch."""
+    return " ".join(f"{run.run_id}@{run.deadline_at}" for run in runs)
 
 
 def decode_ended_runs(message: str) -> list[EndedRun]:
@@ -32,7 +32,9 @@ def decode_ended_runs(message: str) -> list[EndedRun]:
 
 
 def dead_run_key(run_id: str) -> str:
-    """Holds the log time at which a run ended, for DEAD_RUN_TTL_S: its tasks up to then are dropped or stopped."""
+    """Holds the deadline of a run that is over, for DEAD_RUN_TTL_S: its tasks, which carry that deadline, are dropped
+    or stopped, also those dispatched after its end.
+    """
     return f"dead:{run_id}"
 
 

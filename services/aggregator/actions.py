@@ -7,7 +7,7 @@ from typing import Protocol
 from pydantic_core import from_json, to_json
 
 from schemas import headers
-from schemas.base import Json, Output
+from schemas.base import Json, LogTime, Output
 from schemas.errors import DeadLetterReason, ErrorCode, ErrorDetail
 from schemas.events import RequestCoordinates, RunFinished, RunStarted, StepFailed
 from schemas.joins import StepReady
@@ -56,7 +56,8 @@ class RequestReader(Protocol):
 class RunStopper(Protocol):
     """Tells workers that nobody waits for a run any more. Best effort."""
 
-    def stop_run(self, run_id: str, ended_at_ms: int) -> None: ...
+    def stop_run(self, run_id: str, deadline_at: LogTime) -> None:
+        """The deadline tells which life of the id is over."""
 
 
 class Actions:
@@ -179,8 +180,8 @@ class Actions:
             value=to_json(from_json(record.value or b"{}")["response"]),
             more={headers.MESSAGE_TYPE: "InferenceResponse", **correlation},
         )
-        if decision.abandoned:
-            self._stopper.stop_run(finished.run_id, record.timestamp)
+        if decision.abandoned is not None:
+            self._stopper.stop_run(finished.run_id, decision.abandoned)
         self._count(finished)
         return [response, run_record(USAGE, finished.usage, key=finished.tenant)]
 

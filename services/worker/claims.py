@@ -70,18 +70,18 @@ class Claims:
                 await self._renew(due, on_over)
 
     async def _renew(self, claims: list[Claim], on_over: Callable[[EndedRun], None]) -> None:
-        ends = await self._ask(self._store.renew(claims), PROBE_TIMEOUT_S)
-        if ends is None:
+        over = await self._ask(self._store.renew(claims), PROBE_TIMEOUT_S)
+        if over is None:
             return
         if self._away:
             self._away = False
             log.info("claims_back", held=len(self._held))
         now = self._monotonic()
-        for claim, ended_at in zip(claims, ends, strict=True):
+        for claim, is_over in zip(claims, over, strict=True):
             if claim in self._held:
                 self._held[claim] = now
-            if ended_at is not None:
-                on_over(EndedRun(claim.run_id, ended_at))
+            if is_over:
+                on_over(EndedRun(claim.run_id, claim.deadline_at))
 
     async def _claim_all(self, claims: Sequence[Claim]) -> Sequence[Answer]:
         answers = None if self._away else await self._ask(self._store.claim(claims), CALL_TIMEOUT_S)

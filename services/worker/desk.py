@@ -136,7 +136,7 @@ class Desk:
 
     def _enter(self, entry: Entry) -> None:
         attempt = entry.attempt
-        if attempt.over or self._ended.covers(attempt.task.run_id, attempt.task_at):
+        if attempt.over or self._ended.covers(attempt.task.run_id, attempt.task.deadline_at):
             self._handler.drop(attempt, "dropped")
             self._close(entry)
         elif self._handler.left_s(attempt) <= 0:
@@ -185,7 +185,7 @@ class Desk:
 
     def _end_run(self, run: EndedRun) -> None:
         for entry in self._by_run.get(run.run_id, ()):
-            if entry.attempt.task_at <= run.ended_at:
+            if entry.attempt.task.deadline_at == run.deadline_at:
                 entry.attempt.end_run()
 
     def _close(self, entry: Entry) -> None:

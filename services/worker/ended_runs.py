@@ -18,16 +18,16 @@ class EndedRuns:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._runs: OrderedDict[str, tuple[LogTime, float]] = OrderedDict()
-        """When each ended, and when that was heard; what was heard last stands last."""
+        """The deadline of each, and when its end was heard; what was heard last stands last."""
         self._listeners: list[Callable[[EndedRun], None]] = []
 
     def __len__(self) -> int:
         return len(self._runs)
 
-    def covers(self, run_id: str, task_at: LogTime) -> bool:
-        """Whether a task stamped then belongs to a run that is over; a later one is of the id's next life."""
-        ended_at, _ = self._runs.get(run_id, (-1, 0.0))
-        return task_at <= ended_at
+    def covers(self, run_id: str, deadline_at: LogTime) -> bool:
+        """Whether the life of a run id that has this deadline is over."""
+        ended = self._runs.get(run_id)
+        return ended is not None and ended[0] == deadline_at
 
     def listen(self, on_ended: Callable[[EndedRun], None]) -> None:
         """Calls it with every run that ends from now on."""
@@ -36,7 +36,7 @@ class EndedRuns:
     def add(self, run: EndedRun) -> None:
         """This run is over."""
         now = self._monotonic()
-        self._runs[run.run_id] = (run.ended_at, now)
+        self._runs[run.run_id] = (run.deadline_at, now)
         self._runs.move_to_end(run.run_id)
         self._forget(now)
         for on_ended in self._listeners:

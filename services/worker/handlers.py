@@ -75,7 +75,7 @@ class Attempt:
     def claim(self) -> Claim:
         """What a worker must hold to run it."""
         task = self.task
-        return Claim(task.run_id, task.step, task.attempt, task.deadline_at, self.task_at)
+        return Claim(task.run_id, task.step, task.attempt, task.deadline_at)
 
     def end_run(self) -> None:
         """The run is over: the engine need not go on."""

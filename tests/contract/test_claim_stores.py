@@ -13,7 +13,7 @@ from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
 from services.worker.adapters.redis_claims import RedisClaimStore
 from services.worker.domain.ports import LEASE_S, Answer, Claim, ClaimStore, ClaimsUnavailable, Done, Verdict
 
-ENDED_AT = 5_000
+DEADLINE_AT = 9_000
 RUN, DONE, DEAD = (Answer(verdict) for verdict in (Verdict.RUN, Verdict.DONE, Verdict.DEAD))
 
 
@@ -38,7 +38,7 @@ def in_memory() -> Subject:
         now += LEASE_S
 
     async def end_run(run_id: str) -> None:
-        shelf.dead[run_id] = ENDED_AT
+        shelf.dead[run_id] = DEADLINE_AT
 
     async def lose(claim: Claim) -> None:
         shelf.flush()
@@ -65,7 +65,7 @@ async def in_redis(redis_url: str) -> AsyncIterator[Subject]:
                 await asyncio.sleep(0.001)
 
     async def end_run(run_id: str) -> None:
-        await redis.set(dead_run_key(run_id), ENDED_AT)
+        await redis.set(dead_run_key(run_id), DEADLINE_AT)
 
     async def lose(claim: Claim) -> None:
         await redis.delete(key_of(claim))
@@ -85,11 +85,11 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 @pytest.fixture
 def claim() -> Claim:
-    return Claim(str(uuid.uuid4()), "answer", 2, deadline_at=9_000, task_at=ENDED_AT)
+    return Claim(str(uuid.uuid4()), "answer", 2, DEADLINE_AT)
 
 
 def another() -> Claim:
-    return Claim(str(uuid.uuid4()), "answer", 1, deadline_at=9_000, task_at=ENDED_AT)
+    return Claim(str(uuid.uuid4()), "answer", 1, DEADLINE_AT)
 
 
 def attempt(claim: Claim, number: int) -> Claim:
@@ -159,22 +159,22 @@ async def test_a_run_that_is_over_cannot_be_claimed(subject: Subject, claim: Cla
     assert await subject.owner("a").claim([claim]) == [DEAD]
 
 
-async def test_renewal_says_which_runs_are_over_since_when(subject: Subject, claim: Claim) -> None:
+async def test_renewal_says_which_runs_are_over(subject: Subject, claim: Claim) -> None:
     ours, other = subject.owner("a"), another()
     await ours.claim([claim, other])
     await subject.end_run(claim.run_id)
-    assert await ours.renew([claim, other]) == [ENDED_AT, None]
+    assert await ours.renew([claim, other]) == [True, False]
 
 
-async def test_a_task_stamped_after_the_end_is_of_another_life(subject: Subject, claim: Claim) -> None:
+async def test_a_run_id_that_lives_again_is_not_over(subject: Subject, claim: Claim) -> None:
     await subject.end_run(claim.run_id)
-    later = replace(claim, task_at=ENDED_AT + 1)
-    assert await subject.owner("a").claim([later, claim]) == [RUN, DEAD]
-    assert await subject.owner("a").renew([later]) == [None]
+    reborn = replace(claim, deadline_at=99_000)
+    assert await subject.owner("a").claim([reborn, claim]) == [RUN, DEAD]
+    assert await subject.owner("a").renew([reborn]) == [False]
 
 
 async def test_each_life_of_a_run_id_has_claims_of_its_own(subject: Subject, claim: Claim) -> None:
-    ours, reborn = subject.owner("a"), replace(claim, deadline_at=99_000, task_at=90_000, attempt=1)
+    ours, reborn = subject.owner("a"), replace(claim, deadline_at=99_000, attempt=1)
     await ours.claim([claim])
     await ours.finish([Done(claim, 60.0)])
     assert await subject.owner("b").claim([reborn, claim]) == [RUN, DONE]

@@ -304,7 +304,7 @@ async def test_the_end_of_a_run_stops_its_task(plane: Plane) -> None:
         await until(lambda: busy(2))
         redis = Redis.from_url(plane.redis_url)
         ended = EndedRun(task.run_id, task.deadline_at)
-        await redis.set(dead_run_key(task.run_id), ended.ended_at, ex=DEAD_RUN_TTL_S)
+        await redis.set(dead_run_key(task.run_id), ended.deadline_at, ex=DEAD_RUN_TTL_S)
         await redis.publish(DEAD_RUNS_CHANNEL, encode_ended_runs([ended]))
         await redis.aclose()
         await until(lambda: busy(1), timeout_s=1.0)

@@ -188,7 +188,7 @@ async def until(true: Callable[[], bool], timeout_s: float = 5.0) -> None:
 
 
 def claim_of(task: InferenceTask) -> Claim:
-    return Claim(task.run_id, task.step, task.attempt, task.deadline_at, task_at=0)
+    return Claim(task.run_id, task.step, task.attempt, task.deadline_at)
 
 
 def failure(event: StepCompleted | StepFailed) -> tuple[ErrorCode, bool]:
@@ -347,7 +347,7 @@ async def test_a_run_that_ends_stops_its_running_task() -> None:
         task = plane.task(1)
         plane.put(task)
         await until(lambda: worker.engines["llm"].asked == [task.task_id])
-        plane.dead_runs.announce(EndedRun(task.run_id, plane.now_ms))
+        plane.dead_runs.announce(EndedRun(task.run_id, task.deadline_at))
         await until(lambda: worker.engines["llm"].cancelled == [task.task_id], timeout_s=1.0)
         await until(lambda: plane.lag(llm) == 0)
     assert plane.events() == []
@@ -360,7 +360,7 @@ async def test_an_end_nobody_announced_is_noticed_by_the_claims() -> None:
         task = plane.task(1)
         plane.put(task)
         await until(lambda: worker.engines["llm"].asked == [task.task_id])
-        plane.shelf.dead[task.run_id] = plane.now_ms
+        plane.shelf.dead[task.run_id] = task.deadline_at
         await until(lambda: worker.engines["llm"].cancelled == [task.task_id], timeout_s=2.0)
 
 
@@ -369,9 +369,21 @@ async def test_a_queued_task_of_an_ended_run_is_dropped() -> None:
     async with plane.worker() as worker:
         known, told = plane.task(1), plane.task(2)
         plane.put(known, told)  # in the log, but not in the same instant in the worker's hands
-        ended_at = plane.now_ms
-        worker.ended.add(EndedRun(known.run_id, ended_at))
-        plane.shelf.dead[told.run_id] = ended_at
+        worker.ended.add(EndedRun(known.run_id, known.deadline_at))
+        plane.shelf.dead[told.run_id] = told.deadline_at
+        await until(lambda: plane.lag(LLM) == 0)
+        assert worker.engines["llm"].asked == []
+    assert plane.events() == []
+
+
+async def test_a_task_dispatched_after_its_run_has_ended_is_dropped() -> None:
+    plane = Plane(LLM)
+    async with plane.worker() as worker:
+        known, told = plane.task(1), plane.task(2)
+        worker.ended.add(EndedRun(known.run_id, known.deadline_at))
+        plane.shelf.dead[told.run_id] = told.deadline_at
+        await asyncio.sleep(0.005)  # any stamp is later now
+        plane.put(known, told)
         await until(lambda: plane.lag(LLM) == 0)
         assert worker.engines["llm"].asked == []
     assert plane.events() == []
@@ -383,10 +395,8 @@ async def test_a_run_id_that_lives_again_is_served_again() -> None:
         first = plane.task(1)
         plane.put(first)
         await until(lambda: plane.lag(LLM) == 0)
-        ended = EndedRun(first.run_id, plane.now_ms)
-        worker.ended.add(ended)
-        plane.shelf.dead[ended.run_id] = ended.ended_at
-        await until(lambda: plane.now_ms > ended.ended_at)
+        worker.ended.add(EndedRun(first.run_id, first.deadline_at))
+        plane.shelf.dead[first.run_id] = first.deadline_at
         again = plane.task(1, input={"life": 2}, deadline_ms=40_000)
         plane.put(again)
         await until(lambda: plane.lag(LLM) == 0)
@@ -494,7 +504,7 @@ async def test_a_batch_goes_on_while_one_of_its_runs_lives() -> None:
     plane.put(gone, stays, partition=0)
     async with plane.worker() as worker:
         await until(lambda: worker.engines["embedding"].batches == [[gone.task_id, stays.task_id]])
-        plane.dead_runs.announce(EndedRun(gone.run_id, plane.now_ms))
+        plane.dead_runs.announce(EndedRun(gone.run_id, gone.deadline_at))
         assert isinstance(await plane.event(stays), StepCompleted)
         await until(lambda: plane.lag(embedding) == 0)
         assert worker.engines["embedding"].cancelled == []

@@ -19,10 +19,10 @@ class RedisRunStopper:
         self._redis = redis
         self._waiting: asyncio.Queue[EndedRun] = asyncio.Queue(MAX_WAITING)
 
-    def stop_run(self, run_id: str, ended_at_ms: LogTime) -> None:
+    def stop_run(self, run_id: str, deadline_at: LogTime) -> None:
         """Queues one; dropped when too many wait."""
         if not self._waiting.full():
-            self._waiting.put_nowait(EndedRun(run_id, ended_at_ms))
+            self._waiting.put_nowait(EndedRun(run_id, deadline_at))
 
     async def run(self) -> None:
         """A component: marks and announces runs as they end."""
@@ -35,7 +35,7 @@ class RedisRunStopper:
     async def _tell(self, runs: list[EndedRun]) -> None:
         pipeline = self._redis.pipeline(transaction=False)
         for run in runs:
-            pipeline.set(dead_run_key(run.run_id), run.ended_at, ex=DEAD_RUN_TTL_S)
+            pipeline.set(dead_run_key(run.run_id), run.deadline_at, ex=DEAD_RUN_TTL_S)
         pipeline.publish(DEAD_RUNS_CHANNEL, encode_ended_runs(runs))
         try:
             async with asyncio.timeout(1.0):

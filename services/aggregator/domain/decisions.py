@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from schemas.base import LogTime
 from schemas.errors import DeadLetterReason
 from schemas.events import RequestCoordinates, RunFinished
 from schemas.joins import StepReady
@@ -27,8 +28,10 @@ class Publish:
     """Publish the response and the usage record of the winning `run-finished`, verbatim."""
 
     finished: RunFinished
-    abandoned: bool
-    """Whether attempts may still be queued or running, which nobody waits for any more."""
+    abandoned: LogTime | None
+    """The run's deadline, if attempts may still be on their way, queued or running, which nobody waits for any more:
+    it tells workers which life of the run id is over.
+    """
 
 
 @dataclass(frozen=True, slots=True)

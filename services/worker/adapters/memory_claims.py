@@ -22,7 +22,7 @@ class Shelf:
 
     now_s: Callable[[], float]
     dead: dict[str, LogTime] = field(default_factory=dict)
-    """When runs ended."""
+    """Runs that are over, by their deadlines."""
     away: bool = False
     """Every call fails while this is set."""
     _entries: dict[tuple[str, str, LogTime], _Entry] = field(default_factory=dict)
@@ -45,10 +45,9 @@ class Shelf:
         self._entries.clear()
         self.dead.clear()
 
-    def ended_at(self, claim: Claim) -> LogTime | None:
-        """When the run of a claim ended; None while it goes on."""
-        ended_at = self.dead.get(claim.run_id, -1)
-        return ended_at if claim.task_at <= ended_at else None
+    def is_over(self, claim: Claim) -> bool:
+        """Whether the run of a claim is."""
+        return self.dead.get(claim.run_id) == claim.deadline_at
 
 
 def _key(claim: Claim) -> tuple[str, str, LogTime]:
@@ -66,13 +65,13 @@ class InMemoryClaimStore:
         self._reach()
         return [self._claim(claim) for claim in claims]
 
-    async def renew(self, claims: Sequence[Claim]) -> Sequence[LogTime | None]:
+    async def renew(self, claims: Sequence[Claim]) -> Sequence[bool]:
         self._reach()
         for claim in claims:
             entry = self._shelf.get(claim)
             if entry is None or (entry.attempt, entry.holder) == (claim.attempt, self._owner):
                 self._shelf.put(claim, self._owner, LEASE_S)
-        return [self._shelf.ended_at(claim) for claim in claims]
+        return [self._shelf.is_over(claim) for claim in claims]
 
     async def finish(self, done: Sequence[Done]) -> None:
         self._reach()
@@ -89,7 +88,7 @@ class InMemoryClaimStore:
                 self._shelf.drop(claim)
 
     def _claim(self, claim: Claim) -> Answer:
-        if self._shelf.ended_at(claim) is not None:
+        if self._shelf.is_over(claim):
             return Answer(Verdict.DEAD)
         entry = self._shelf.get(claim)
         if entry is not None and entry.attempt >= claim.attempt:

@@ -7,20 +7,19 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from schemas.base import LogTime
 from schemas.redis_keys import claim_key, dead_run_key
 from services.worker.domain.ports import LEASE_S, Answer, Claim, ClaimsUnavailable, Done, Verdict
 
 _LEASE_MS = int(LEASE_S * 1_000)
 
-# KEYS: n claim keys, then n dead-run keys. ARGV: owner, lease in ms, n attempts, n stamps of the tasks' records.
+# KEYS: n claim keys, then n dead-run keys. ARGV: owner, lease in ms, n attempts, n deadlines of their runs.
 # Answers: -2 the run is over, -1 done or superseded, 0 ours, else milliseconds until the holder's lease ends.
 _CLAIM = """
 local answers, n = {}, #KEYS / 2
 for i = 1, n do
   local attempt, holder = string.match(redis.call('GET', KEYS[i]) or '', '^(%d+) (.+)$')
   local held, mine = tonumber(attempt or 0), tonumber(ARGV[i + 2])
-  if (tonumber(redis.call('GET', KEYS[n + i]) or -1) or -1) >= tonumber(ARGV[n + i + 2]) then
+  if redis.call('GET', KEYS[n + i]) == ARGV[n + i + 2] then
     answers[i] = -2
   elseif held > mine or (held == mine and holder == 'done') then
     answers[i] = -1
@@ -34,8 +33,7 @@ end
 return answers
 """
 
-# KEYS and ARGV as above. Answers: when the run ended, -1 while it goes on. A claim that vanished with the store is
-# made again.
+# KEYS and ARGV as above. Answers: 1 the run is over, 0 it goes on. A claim that vanished with the store comes back.
 _RENEW = """
 local answers, n = {}, #KEYS / 2
 for i = 1, n do
@@ -43,8 +41,7 @@ for i = 1, n do
   if (redis.call('GET', KEYS[i]) or mine) == mine then
     redis.call('SET', KEYS[i], mine, 'PX', ARGV[2])
   end
-  local ended = tonumber(redis.call('GET', KEYS[n + i]) or -1) or -1
-  answers[i] = ended >= tonumber(ARGV[n + i + 2]) and ended or -1
+  answers[i] = redis.call('GET', KEYS[n + i]) == ARGV[n + i + 2] and 1 or 0
 end
 return answers
 """
@@ -85,10 +82,10 @@ class RedisClaimStore:
             answers = await self._claim(_claims_and_runs(claims), self._lease(claims))
         return [_answer(answer) for answer in answers]
 
-    async def renew(self, claims: Sequence[Claim]) -> Sequence[LogTime | None]:
+    async def renew(self, claims: Sequence[Claim]) -> Sequence[bool]:
         async with _unavailable():
             answers = await self._renew(_claims_and_runs(claims), self._lease(claims))
-        return [None if answer < 0 else answer for answer in answers]
+        return [answer == 1 for answer in answers]
 
     async def finish(self, done: Sequence[Done]) -> None:
         args = [one.claim.attempt for one in done] + [max(1, int(one.keep_s * 1_000)) for one in done]
@@ -100,7 +97,12 @@ class RedisClaimStore:
             await self._release(_keys(claims), [self._owner, *(claim.attempt for claim in claims)])
 
     def _lease(self, claims: Sequence[Claim]) -> list[Any]:
-        return [self._owner, _LEASE_MS, *(claim.attempt for claim in claims), *(claim.task_at for claim in claims)]
+        return [
+            self._owner,
+            _LEASE_MS,
+            *(claim.attempt for claim in claims),
+            *(claim.deadline_at for claim in claims),
+        ]
 
 
 def _keys(claims: Iterable[Claim]) -> list[str]:

@@ -21,8 +21,6 @@ class Claim:
     attempt: int
     deadline_at: LogTime
     """Of the run: another one in each life of its id."""
-    task_at: LogTime
-    """Stamp of the task's record."""
 
 
 class Verdict(Enum):
@@ -62,11 +60,8 @@ class ClaimStore(Protocol):
     async def claim(self, claims: Sequence[Claim]) -> Sequence[Answer]:
         """Takes what is free, held by an older attempt, or already ours, for LEASE_S."""
 
-    async def renew(self, claims: Sequence[Claim]) -> Sequence[LogTime | None]:
-        """Holds them for LEASE_S more, also those that were lost with the store.
-
-        When the run of each ended; None while it goes on.
-        """
+    async def renew(self, claims: Sequence[Claim]) -> Sequence[bool]:
+        """Holds them for LEASE_S more, also those that were lost with the store; whether the run of each is over."""
 
     async def finish(self, done: Sequence[Done]) -> None:
         """Marks them done, unless a newer attempt has begun."""

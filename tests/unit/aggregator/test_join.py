@@ -23,7 +23,7 @@ from services.chassis.kafka.in_memory import InMemoryKafka
 from services.chassis.kafka.messages import encode
 from services.chassis.kafka.types import ConsumerSettings, Outgoing, Record, TopicPartition
 from services.chassis.metrics import Metrics
-from tests.unit.aggregator.log import DIAMOND, T0, Log, graph, model, rejected, started
+from tests.unit.aggregator.log import DEADLINE_MS, DIAMOND, T0, Log, graph, model, rejected, started
 
 TP = TopicPartition(EVENTS, 0)
 
@@ -43,8 +43,8 @@ class FakeStopper:
     def __init__(self) -> None:
         self.stopped: list[tuple[str, int]] = []
 
-    def stop_run(self, run_id: str, ended_at_ms: int) -> None:
-        self.stopped.append((run_id, ended_at_ms))
+    def stop_run(self, run_id: str, deadline_at: int) -> None:
+        self.stopped.append((run_id, deadline_at))
 
 
 class Shell:
@@ -195,7 +195,7 @@ async def test_a_run_that_ends_with_open_attempts_tells_the_workers(shell: Shell
         EVENT.validate_python({"type": "run-cancelled", "run_id": run_id, "tenant": "acme", "cancelled_by": "ops"})
     )
     await shell.feed(finished.value or b"")
-    assert shell.stopper.stopped == [(run_id, shell.now)]
+    assert shell.stopper.stopped == [(run_id, T0 + DEADLINE_MS)]
 
 
 async def test_an_output_too_large_for_a_response_fails_the_run(shell: Shell) -> None:

@@ -9,7 +9,7 @@ from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
 from services.worker.claims import Claims
 from services.worker.domain.ports import LEASE_S, Answer, Claim, Done, Verdict
 
-CLAIM = Claim("r1", "answer", 1, deadline_at=9_000, task_at=1_000)
+CLAIM = Claim("r1", "answer", 1, deadline_at=9_000)
 RUN = Answer(Verdict.RUN)
 
 
@@ -74,9 +74,9 @@ async def test_what_another_holds_is_not_renewed() -> None:
 async def test_the_keeper_tells_of_runs_that_are_over() -> None:
     world = World()
     await world.claims.claim([CLAIM])
-    world.shelf.dead["r1"] = 2_000
+    world.shelf.dead["r1"] = CLAIM.deadline_at
     await world.until(lambda: bool(world.over), step_s=0.2)
-    assert set(world.over) == {EndedRun("r1", 2_000)}
+    assert set(world.over) == {EndedRun("r1", CLAIM.deadline_at)}
 
 
 async def test_released_claims_are_free() -> None:

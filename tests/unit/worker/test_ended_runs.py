@@ -3,20 +3,19 @@ from services.worker import ended_runs as module
 from services.worker.ended_runs import EndedRuns
 
 
-def test_tasks_stamped_up_to_the_end_are_covered_and_no_others() -> None:
+def test_the_life_that_ended_is_covered_and_no_other() -> None:
     ended = EndedRuns()
     ended.add(EndedRun("r1", 5_000))
-    assert ended.covers("r1", 4_999)
     assert ended.covers("r1", 5_000)
-    assert not ended.covers("r1", 5_001)
-    assert not ended.covers("r2", 0)
+    assert not ended.covers("r1", 9_000)
+    assert not ended.covers("r2", 5_000)
 
 
-def test_a_later_end_of_the_same_id_counts() -> None:
+def test_the_end_of_an_ids_next_life_counts_for_that_one() -> None:
     ended = EndedRuns()
     ended.add(EndedRun("r1", 5_000))
     ended.add(EndedRun("r1", 9_000))
-    assert ended.covers("r1", 8_000)
+    assert ended.covers("r1", 9_000)
 
 
 def test_an_end_is_forgotten_when_none_of_its_tasks_can_run_any_more() -> None:
