@@ -6,17 +6,18 @@ import math
 import re
 import signal
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from headway.cli.output import say
 from headway.plane.endpoints import Endpoints
-from headway.plane.ports import HOST, PortMode, choose_ports
+from headway.plane.ports import HOST, PortMode, Ports, choose_ports, free_ports
 from headway.plane.process import tail
 from headway.plane.service import ServiceSpec, SetupSpec
 from headway.plane.supervisor import Plane, Progress
 
+SERVICES = ("orchestrator", "aggregator", "host")
 HOST_READY_TIMEOUT_S = 600.0
 """The first start of real models builds their indexes."""
 PROBE_S = 0.5
@@ -29,17 +30,26 @@ class EmbeddedPlane:
     """Kafka, Valkey, orchestrator, aggregator, and a host with its workers, run by the folder `config`.
 
     Without `models`, real models are replaced by simulated ones. Ready means that every worker is.
+    `replicas`: how many instances of a service, if not one; further ones listen on free ports. `env`: for services.
     """
 
     def __init__(
-        self, home: Path, config: Path, on_progress: Progress, *, ports: PortMode = "default", models: bool = True
+        self,
+        home: Path,
+        config: Path,
+        on_progress: Progress,
+        *,
+        ports: PortMode = "default",
+        models: bool = True,
+        replicas: Mapping[str, int] | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         chosen = choose_ports(ports)
         folder = str(config.resolve())
         self._home = home
         self._on_progress = on_progress
         self._host_port = chosen.metrics["host"]
-        services = [_service(name, chosen.metrics[name], folder) for name in ("orchestrator", "aggregator", "host")]
+        services = list(_services(chosen, replicas or {}, {"HEADWAY_CONFIG": folder} | dict(env or {})))
         apply = (sys.executable, "-m", "headway", "config", "apply", folder, "--if-changed", "--no-wait")
         setup = SetupSpec(argv=apply if models else (*apply, "--no-models"))
         self._plane = Plane(home, chosen, services, setup, on_progress)
@@ -94,14 +104,19 @@ async def _cancellable(work: Coroutine[Any, Any, T]) -> T:
     return await work
 
 
-def _service(name: str, metrics_port: int, folder: str) -> ServiceSpec:
-    return ServiceSpec(
-        name=name,
-        argv=(sys.executable, "-m", "headway", "serve", name),
-        metrics_port=metrics_port,
-        env={"HEADWAY_CONFIG": folder},
-        ready_timeout_s=HOST_READY_TIMEOUT_S if name == "host" else 60.0,
-    )
+def _services(ports: Ports, replicas: Mapping[str, int], env: Mapping[str, str]) -> Iterator[ServiceSpec]:
+    taken = {ports.kafka, ports.redis, *ports.metrics.values()}
+    further = iter(free_ports(sum(replicas.values()), taken))
+    for service in SERVICES:
+        for instance in range(1, replicas.get(service, 1) + 1):
+            yield ServiceSpec(
+                service,
+                argv=(sys.executable, "-m", "headway", "serve", service),
+                metrics_port=ports.metrics[service] if instance == 1 else next(further),
+                env=env,
+                ready_timeout_s=HOST_READY_TIMEOUT_S if service == "host" else 60.0,
+                instance=instance,
+            )
 
 
 def _indexing(home: Path, waits: str) -> Iterator[tuple[str, str]]:

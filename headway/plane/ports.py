@@ -3,7 +3,7 @@
 import os
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -66,14 +66,17 @@ def require_free(port: int) -> None:
         raise PlaneError(f"port {port} on {HOST} is taken: stop what listens there, or use --ports auto")
 
 
-def free_ports(count: int) -> list[int]:
-    """Distinct free ports below the ephemeral range, so that no outgoing connection takes one meanwhile."""
+def free_ports(count: int, besides: Collection[int] = ()) -> list[int]:
+    """Distinct free ports below the ephemeral range, so that no outgoing connection takes one meanwhile.
+
+    `besides`: chosen already, though nothing listens there yet.
+    """
     found: list[int] = []
     candidates = random.sample(range(20_000, 32_000), 1_000)
     for port in candidates:
         if len(found) == count:
             return found
-        if is_free(port):
+        if port not in besides and is_free(port):
             found.append(port)
     raise PlaneError("no free port between 20000 and 32000 on 127.0.0.1: stop what listens there")
 

@@ -14,11 +14,17 @@ from headway.plane.reaper import Reaper
 class ServiceSpec:
     """What to run. `GET /readyz` on `metrics_port` answers 200 once the service is assigned and progressing."""
 
-    name: str
+    service: str
     argv: tuple[str, ...]
     metrics_port: int
     env: Mapping[str, str] = field(default_factory=dict)
     ready_timeout_s: float = 60.0
+    instance: int = 1
+
+    @property
+    def name(self) -> str:
+        """Of the part: `aggregator`, `aggregator-2` for a second instance."""
+        return self.service if self.instance == 1 else f"{self.service}-{self.instance}"
 
 
 @dataclass(frozen=True)

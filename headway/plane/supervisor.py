@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from headway.plane import preflight
 from headway.plane.endpoints import SUPERVISOR, Endpoints, remove_endpoints, write_endpoints
@@ -27,6 +28,8 @@ READINESS_POLL_S = 5.0
 # Together below 10 s: services drain first, the servers they drain into stop last.
 SERVICE_GRACE_S = 5.5
 SERVER_GRACE_S = 3.0
+KAFKA_RESTARTS = 5
+"""In a row. Without Kafka nothing works: if it will not live, people must hear of it."""
 
 
 class Backoff:
@@ -36,10 +39,13 @@ class Backoff:
 
     def __init__(self) -> None:
         self._next_s = self.FIRST_S
+        self.in_a_row = 0
+        """Ends without 30 s of health between them."""
 
     def after(self, lived_s: float) -> float:
         if lived_s >= self.HEALTHY_S:
-            self._next_s = self.FIRST_S
+            self._next_s, self.in_a_row = self.FIRST_S, 0
+        self.in_a_row += 1
         delay_s = self._next_s
         self._next_s = min(self.LAST_S, 2 * delay_s)
         return delay_s
@@ -51,7 +57,7 @@ class Plane:
         plane = Plane(home, choose_ports("auto"), services, setup, on_progress)
         await plane.start()       # returns when every part is ready
         try:
-            await plane.wait()    # raises when Kafka has died
+            await plane.wait()    # raises when Kafka dies again and again
         finally:
             await plane.stop()
 
@@ -98,7 +104,7 @@ class Plane:
         return self.endpoints
 
     async def wait(self) -> None:
-        """Returns when the plane has been stopped; when Kafka has ended, stops everything and raises PlaneError."""
+        """Returns when the plane has been stopped; when Kafka will not live, stops everything: PlaneError."""
         done, _ = await asyncio.wait(self._background, return_when=asyncio.FIRST_COMPLETED)
         if self._stopping:
             return
@@ -146,7 +152,7 @@ class Plane:
 
     def _supervise(self) -> None:
         work = [
-            self._raise_when_kafka_ends(),
+            self._keep(self._kafka, KAFKA_RESTARTS),
             *(self._keep(server) for server in (self._valkey, *self._services)),
             *(self._follow_readiness(service) for service in self._services),
         ]
@@ -181,13 +187,15 @@ class Plane:
             await server.stop(grace_s)
             self._on_progress(server.name, "stopped", "")
 
-    async def _keep(self, server: Server) -> None:
-        """Starts a server again whenever it ends."""
+    async def _keep(self, server: Server, restarts: float = math.inf) -> None:
+        """Starts a server again whenever it ends; a PlaneError after so many restarts in a row."""
         backoff = Backoff()
         started = time.monotonic()
         while True:
             code = await server.wait()
             delay_s = backoff.after(time.monotonic() - started)
+            if backoff.in_a_row > restarts:
+                self._give_up(server, code)
             self._report(server, "restarting", f"ended with {describe_exit(code)}, again in {delay_s:.1f} s")
             await asyncio.sleep(delay_s)
             started = time.monotonic()
@@ -214,9 +222,12 @@ class Plane:
                 watch.cancel()
 
     async def _raise_when_kafka_ends(self) -> None:
-        code = await self._kafka.wait()
-        log = self._kafka.log
-        raise PlaneError(f"Kafka ended with {describe_exit(code)}; the end of {log}:\n{tail(log)}")
+        self._give_up(self._kafka, await self._kafka.wait())
+
+    def _give_up(self, server: Server, code: int) -> NoReturn:
+        raise PlaneError(
+            f"{server.name} ended with {describe_exit(code)}; the end of {server.log}:\n{tail(server.log)}"
+        )
 
     def _report(self, server: Server, state: State, detail: str) -> None:
         self._ready[server.name] = state == "ready"
@@ -238,7 +249,7 @@ class Plane:
         }
 
     def _environment(self, spec: ServiceSpec) -> dict[str, str]:
-        return self._addresses() | {metrics_setting(spec.name): str(spec.metrics_port)}
+        return self._addresses() | {metrics_setting(spec.service): str(spec.metrics_port)}
 
 
 @contextlib.contextmanager

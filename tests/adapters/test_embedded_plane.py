@@ -12,10 +12,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from headway.plane.endpoints import load_endpoints
 from headway.plane.errors import PlaneError
-from headway.plane.ports import choose_ports
+from headway.plane.ports import choose_ports, free_ports
 from headway.plane.service import ServiceSpec, SetupSpec
 from headway.plane.supervisor import Plane
 
@@ -139,29 +141,71 @@ async def test_what_dies_is_started_again_and_said_so(tmp_path: Path) -> None:
     async with running(make_plane(tmp_path, watcher, host="ok")):
         before = load_endpoints(tmp_path)
         orphan = worker_of(tmp_path, "host")
-        for part in ("host", "valkey"):
+        for part in ("host", "valkey", "kafka"):
             os.kill(before.pids[part], signal.SIGKILL)
         await until(lambda: not load_endpoints(tmp_path).ready)
         await until(lambda: load_endpoints(tmp_path).ready)
         after = load_endpoints(tmp_path)
         assert not is_running(orphan)
-        assert after.redis == before.redis
-        assert all(
-            after.pids[part] != before.pids[part] and is_running(after.pids[part]) for part in ("host", "valkey")
-        )
-        assert after.pids["kafka"] == before.pids["kafka"]
-        for part in ("host", "valkey"):
-            assert watcher.states(part) == ["starting", "ready", "restarting", "starting", "ready"]
+        assert (after.redis, after.kafka) == (before.redis, before.kafka)
+        for part in ("host", "valkey", "kafka"):
+            assert after.pids[part] != before.pids[part]
+            assert is_running(after.pids[part])
+            assert watcher.states(part)[-3:] == ["restarting", "starting", "ready"]
         assert ("host", "restarting", "ended with SIGKILL, again in 0.5 s") in watcher.seen
 
 
-async def test_a_dead_kafka_stops_everything_with_the_tail_of_its_log(tmp_path: Path) -> None:
+async def test_a_restarted_kafka_has_the_records_it_acknowledged(tmp_path: Path) -> None:
+    async with running(make_plane(tmp_path, host="ok")) as plane:
+        await publish(plane.endpoints.kafka, b"kept")
+        os.kill(plane.endpoints.pids["kafka"], signal.SIGKILL)
+        await until(lambda: not plane.endpoints.ready)
+        await until(lambda: plane.endpoints.ready)
+        assert await first_record(plane.endpoints.kafka) == b"kept"
+
+
+async def publish(bootstrap: str, value: bytes) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    await admin.create_topics([NewTopic("survivors", 1, 1)])
+    await admin.close()
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
+        await producer.send_and_wait("survivors", value)
+
+
+async def first_record(bootstrap: str) -> bytes | None:
+    consumer = AIOKafkaConsumer("survivors", bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest")
+    async with consumer, asyncio.timeout(DEADLINE_S):
+        value: bytes | None = (await consumer.getone()).value
+        return value
+
+
+async def test_a_second_instance_of_a_service_is_a_part_of_its_own(tmp_path: Path) -> None:
+    ports = free_ports(2)
+    specs = [
+        ServiceSpec("host", (sys.executable, "-c", SERVICE, "host", "ok"), port, instance=number)
+        for number, port in enumerate(ports, 1)
+    ]
+    plane = Plane(tmp_path, choose_ports("auto"), specs, None, Watcher())
+    async with running(plane):
+        assert plane.endpoints.pids["host"] != plane.endpoints.pids["host-2"]
+        assert plane.endpoints.metrics == {
+            "host": f"http://127.0.0.1:{ports[0]}/metrics",
+            "host-2": f"http://127.0.0.1:{ports[1]}/metrics",
+        }
+        assert (tmp_path / "logs" / "host-2.log").exists()
+
+
+async def test_a_kafka_that_will_not_live_stops_everything_with_the_tail_of_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.plane.supervisor.KAFKA_RESTARTS", 0)
     plane = make_plane(tmp_path, host="ok")
     endpoints = await plane.start()
     waiting = asyncio.create_task(plane.wait())
     os.kill(endpoints.pids["kafka"], signal.SIGKILL)
     with pytest.raises(
-        PlaneError, match=r"(?s)Kafka ended with SIGKILL; the end of .*kafka\.log:\n.*Kafka Server started"
+        PlaneError, match=r"(?s)kafka ended with SIGKILL; the end of .*kafka\.log:\n.*Kafka Server started"
     ):
         await asyncio.wait_for(waiting, DEADLINE_S)
     assert not any(is_running(pid) for part, pid in endpoints.pids.items() if part != "plane")

@@ -14,3 +14,12 @@ def test_it_begins_anew_after_thirty_healthy_seconds() -> None:
         backoff.after(lived_s=29.9)
     assert backoff.after(lived_s=30) == 0.5
     assert backoff.after(lived_s=1) == 1
+
+
+def test_it_counts_ends_in_a_row() -> None:
+    backoff = Backoff()
+    for lived_s in (1, 29.9, 2):
+        backoff.after(lived_s)
+    assert backoff.in_a_row == 3
+    backoff.after(lived_s=30)
+    assert backoff.in_a_row == 1
