@@ -1,0 +1,57 @@
+"""The broker killed, stopped in order, and frozen."""
+
+import asyncio
+import signal
+
+from headway.plane.ports import HOST
+from headway.plane.probes import kafka_answers
+from loadtest.nemesis.fault import Evidence, until, until_answer
+from loadtest.nemesis.parts import Parts, send, state
+
+GONE_S = 20.0
+"""An orderly stop may take that long."""
+RETURN_S = 90.0
+
+
+def port(parts: Parts) -> int:
+    """Where it listens."""
+    return int(parts.endpoints().kafka.rpartition(":")[2])
+
+
+async def restart(parts: Parts, how: signal.Signals) -> Evidence:
+    """The port is refused, then answers again from another process. The plane starts it again."""
+    pid, at = parts.pid("kafka"), port(parts)
+    if not send(pid, how):
+        return Evidence()
+    refused = await until_answer(lambda: _refuses(at), GONE_S)
+    back = await until(lambda: parts.pid("kafka") not in (0, pid), RETURN_S)
+    serves = back and await until_answer(lambda: kafka_answers(at), RETURN_S)
+    if not (refused and serves):
+        return Evidence()
+    return Evidence(f"{how.name}: port {at} was refused, pid {pid} became {parts.pid('kafka')}")
+
+
+async def freeze(parts: Parts, for_s: float) -> Evidence:
+    """SIGSTOP: connections stand, and nothing answers; then SIGCONT."""
+    pid, at = parts.pid("kafka"), port(parts)
+    if not send(pid, signal.SIGSTOP):
+        return Evidence()
+    try:
+        stopped = await until(lambda: state(pid) == "T", 1.0)
+        silent = not await kafka_answers(at)
+        await asyncio.sleep(for_s)
+    finally:
+        send(pid, signal.SIGCONT)
+    serves = await until_answer(lambda: kafka_answers(at), RETURN_S)
+    if not (stopped and silent and serves):
+        return Evidence()
+    return Evidence(f"pid {pid} in state T for {for_s:g} s, port {at} did not answer")
+
+
+async def _refuses(at: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(HOST, at)
+    except ConnectionRefusedError:
+        return True
+    writer.close()
+    return False

@@ -1,0 +1,84 @@
+"""The processes of a plane, found from outside: by its endpoints file and by /proc."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+from headway.plane.endpoints import FILE_NAME, Endpoints
+
+
+class Parts:
+    """The parts of the plane in `home`, as they are whenever one asks."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def endpoints(self) -> Endpoints:
+        """As the plane wrote them last."""
+        return Endpoints.model_validate_json((self.home / FILE_NAME).read_bytes())
+
+    def instances(self, service: str) -> list[str]:
+        """`aggregator`, `aggregator-2`."""
+        return sorted(part for part in self.endpoints().pids if part.partition("-")[0] == service)
+
+    def pid(self, part: str) -> int:
+        """Of the process that runs a part now; of a worker by its label: `worker quick`, the oldest of several."""
+        if part.startswith("worker "):
+            return next(iter(self.workers(part.removeprefix("worker "))), 0)
+        return self.endpoints().pids.get(part, 0)
+
+    def workers(self, label: str | None = None) -> list[int]:
+        """Processes of the host's workers, all or those of one queue, the oldest first."""
+        host = self.endpoints().pids.get("host", 0)
+        return [pid for pid in sorted(children(host)) if _is_worker(argv(pid), label)]
+
+    def worker_labels(self) -> list[str]:
+        """The queues that have a worker now."""
+        return sorted({argv(pid)[-1] for pid in self.workers()})
+
+
+def _is_worker(command: list[str], label: str | None) -> bool:
+    return "--model-class" in command and label in (None, command[-1])
+
+
+def send(pid: int, number: signal.Signals) -> bool:
+    """Whether the process was there to be signalled."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def state(pid: int) -> str:
+    """The letter that /proc has for it, `T` when it is stopped; empty when it is gone."""
+    with contextlib.suppress(OSError, IndexError):
+        return _stat(pid)[0]
+    return ""
+
+
+def is_alive(pid: int) -> bool:
+    """Neither gone nor a zombie that nobody has waited for."""
+    return state(pid) not in ("", "Z", "X")
+
+
+def children(parent: int) -> Iterator[int]:
+    """Of everything that runs."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError):
+            if int(_stat(int(folder.name))[1]) == parent:
+                yield int(folder.name)
+
+
+def argv(pid: int) -> list[str]:
+    """Its command; empty when it is gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+    return []
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields after the name, which may hold anything: state, parent, …"""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
