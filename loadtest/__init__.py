@@ -1,1 +1,1 @@
-"""Load tests: `python -m loadtest SCENARIO`. They measure, and print; none of them is a pass/fail test."""
+"""Load tests: `python -m loadtest SCENARIO`. They measure and print; some hold the plane to a promise: exit 1."""

@@ -1,8 +1,7 @@
-"""`python -m loadtest SCENARIO`: runs one scenario, prints a table, and writes `--json`."""
+"""`python -m loadtest SCENARIO`: runs one scenario, prints a table, writes `--json`; exit 1: a broken promise."""
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,14 +10,17 @@ from rich.console import Console
 from rich.table import Table
 
 from headway.plane.errors import PlaneError
-from loadtest.context import Context
+from loadtest.context import BROKEN, Context, Scenario
 from loadtest.generator import Load
 from loadtest.measure import machine
 from loadtest.plane import plane
 from loadtest.scenarios import fanout, floor
 from schemas.durations import parse_duration_ms
 
-SCENARIOS: dict[str, Callable[[Context], Awaitable[dict[str, Any]]]] = {"floor": floor.run, "fanout": fanout.run}
+SCENARIOS = {
+    "floor": Scenario(floor.run),
+    "fanout": Scenario(fanout.run),
+}
 
 out = Console()
 told = Console(stderr=True)
@@ -48,11 +50,15 @@ def main(
     _show(figures)
     if json_file is not None:
         json_file.write_text(json.dumps(figures, indent=2) + "\n")
+    if figures.get(BROKEN):
+        told.print(f"loadtest: broken: {', '.join(figures[BROKEN])}", style="red", markup=False)
+        raise typer.Exit(1)
 
 
 async def _run(scenario: str, load: Load, home: Path | None) -> dict[str, Any]:
-    async with plane(home) as endpoints:
-        figures = await SCENARIOS[scenario](Context(load, endpoints, lambda text: told.print(text, markup=False)))
+    chosen = SCENARIOS[scenario]
+    async with plane(home, chosen.replicas) as its_home:
+        figures = await chosen.run(Context(load, its_home, lambda text: told.print(text, markup=False)))
     settings = {"rate_per_s": load.rate_per_s, "concurrency": load.concurrency if load.rate_per_s is None else None}
     return {"scenario": scenario, "machine": machine(), **settings, **figures}
 

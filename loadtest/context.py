@@ -1,16 +1,40 @@
-"""What a scenario is given."""
+"""What a scenario is given, and what it promises."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from headway.plane.endpoints import Endpoints
+from headway.plane.endpoints import Endpoints, load_endpoints
 from loadtest.generator import Load
+
+BROKEN = "broken"
+"""The key under which a scenario tells which promises were not kept: the command then ends with exit code 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The load to make, the plane to make it on, and somebody to tell."""
+    """The load to make, the home of the plane to make it on, and somebody to tell."""
 
     load: Load
-    endpoints: Endpoints
+    home: Path
     say: Callable[[str], None]
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """As they are now: a part that was started again has another process."""
+        return load_endpoints(self.home)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What to run, and the plane it wants when it gets one of its own."""
+
+    run: Callable[[Context], Awaitable[dict[str, Any]]]
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    """How many instances of a service, if not one."""
+
+
+def broken(**promises: bool) -> dict[str, list[str]]:
+    """The names of those that were not kept, as a scenario's figures say it."""
+    return {BROKEN: [name for name, kept in promises.items() if not kept]}
