@@ -1,12 +1,15 @@
 """A broker in this process: the twin of the aiokafka adapter, run through the same contract suite.
 
 It keeps no clock and sleeps only through what it is given: a simulator can run it in virtual time from one seed.
+Each part works in the context it was made in: what a producer or a member of a group does goes on, or stands still,
+with the process that made it, and the broker's own work with none of them.
 """
 
 import asyncio
 from asyncio import Future, Task
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -39,6 +42,11 @@ class Faults:
     lost_acknowledgements: float = 0.0
     """The chance that an acknowledgement gets lost: it comes `retry_s` later, when the client has asked again."""
     retry_s: float = 1.0
+    heartbeat_s: float = 0.0
+    """A member learns up to this late that its group rebalances, or goes on without it."""
+
+
+CommitListener = Callable[[str, Mapping[TopicPartition, Commit]], None]
 
 
 class InMemoryKafka:
@@ -47,6 +55,9 @@ class InMemoryKafka:
     def __init__(self, clock: Callable[[], int], sleep: Sleep = asyncio.sleep, faults: Faults | None = None) -> None:
         self.sleep = sleep
         self.faults = faults
+        self.on_commit: CommitListener | None = None
+        """Hears of every commit that a group has taken."""
+        self._context = copy_context()
         self._clock = clock
         self._topics: dict[str, list[list[Record]]] = {}
         self._groups: dict[str, _Group] = {}
@@ -90,13 +101,14 @@ class InMemoryKafka:
         stamped = Record(*tp, len(log), self._clock(), record.key, record.value, record.headers)
         log.append(stamped)
         for consumer in self._consumers:
-            consumer.wake()
+            if tp.topic in consumer.settings.topics:
+                consumer.wake()
         return Appended(tp.partition, stamped.offset, stamped.timestamp)
 
     def group(self, name: str) -> "_Group":
         """A group, created at its first use."""
         if name not in self._groups:
-            self._groups[name] = _Group(self)
+            self._groups[name] = _Group(self, name)
         return self._groups[name]
 
     def attach(self, consumer: "InMemoryConsumer") -> None:
@@ -107,15 +119,15 @@ class InMemoryKafka:
         """The consumer hears no more."""
         self._consumers.pop(consumer, None)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> Task[None]:
-        """Runs something of the broker's own in the background."""
-        task = asyncio.create_task(work)
+    def spawn(self, work: Coroutine[Any, Any, None], context: Context | None = None) -> Task[None]:
+        """Runs something in the background: in the given context, else the broker's own."""
+        task = asyncio.create_task(work, context=context or self._context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def within(self, tasks: Collection[Task[None]], seconds: float) -> None:
-        """Waits for all tasks, but no longer; those that go on are left alone."""
+    async def within(self, tasks: Collection[Future[None]], seconds: float) -> None:
+        """Waits for all of them, but no longer; those that go on are left alone."""
         if not tasks:
             return
         limit = asyncio.ensure_future(self.sleep(seconds))
@@ -128,9 +140,12 @@ class InMemoryKafka:
 class _Group:
     """The coordinator of one group: eager rebalances, commits fenced by membership and generation."""
 
-    def __init__(self, broker: InMemoryKafka) -> None:
+    def __init__(self, broker: InMemoryKafka, name: str) -> None:
         self._broker = broker
+        self._name = name
         self._members: dict[str, InMemoryConsumer] = {}
+        self._giving_up: dict[str, Future[None]] = {}
+        """Members that the rebalance under way waits for."""
         self._ids = count()
         self._rebalance: Task[None] | None = None
         self._again = False
@@ -149,6 +164,17 @@ class _Group:
         if self._members.pop(member, None) and self._members:
             self._start_rebalance()
 
+    def expel(self, member: str) -> None:
+        """Nothing was heard of it for its session time-out: the others go on, and it joins again when it hears."""
+        consumer = self._members.pop(member, None)
+        if consumer is None:
+            return
+        if waited_for := self._giving_up.pop(member, None):
+            waited_for.cancel()
+        consumer.rejoin_after(consumer.revoke())
+        if self._members:
+            self._start_rebalance()
+
     def on_topic_changed(self, topic: str) -> None:
         """A topic was created or has grown."""
         if any(topic in consumer.settings.topics for consumer in self._members.values()):
@@ -159,6 +185,8 @@ class _Group:
         if member not in self._members or generation != self.generation:
             return False
         self.commits.update(offsets)
+        if self._broker.on_commit:
+            self._broker.on_commit(self._name, offsets)
         return True
 
     def _start_rebalance(self) -> None:
@@ -178,10 +206,11 @@ class _Group:
         """Members that do not give up their partitions in time are out; they join again when they have."""
         timeout_s = max((member.settings.rebalance_timeout_s for member in self._members.values()), default=0.0)
         revoking = {member: consumer.revoke() for member, consumer in self._members.items()}
-        await self._broker.within(set(revoking.values()), timeout_s)
+        self._giving_up = {member: asyncio.shield(task) for member, task in revoking.items()}
+        await self._broker.within(list(self._giving_up.values()), timeout_s)
         for member, task in revoking.items():
             if not task.done() and (consumer := self._members.pop(member, None)):
-                self._broker.spawn(consumer.rejoin_after(task))
+                consumer.rejoin_after(task)
 
     def _assignment(self) -> dict[str, frozenset[TopicPartition]]:
         subscriptions = {member: consumer.settings.topics for member, consumer in self._members.items()}
@@ -199,6 +228,7 @@ class InMemoryConsumer:
         self.settings = settings
         self.member_id = ""
         self._broker = broker
+        self._context = copy_context()
         self._listener = listener
         self._group = broker.group(settings.group) if settings.group is not None else None
         self._generation = 0
@@ -225,6 +255,11 @@ class InMemoryConsumer:
         else:
             self.assign(0, everything)
         await self._joined.wait()
+
+    def expel(self) -> None:
+        """Its heartbeats do not reach the coordinator: the group goes on without it."""
+        if self._group:
+            self._group.expel(self.member_id)
 
     async def stop(self) -> None:
         """Leaves at once."""
@@ -270,16 +305,16 @@ class InMemoryConsumer:
 
     async def committed(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Commit]:
         commits = self._group.commits if self._group else {}
-        return {tp: commits[tp] for tp in partitions if tp in commits}
+        return {tp: commits[tp] for tp in sorted(partitions) if tp in commits}
 
     async def positions(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return {tp: self._positions[tp] for tp in partitions if tp in self._positions}
+        return {tp: self._positions[tp] for tp in sorted(partitions) if tp in self._positions}
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return {tp: 0 for tp in partitions if self._broker.log(tp) is not None}
+        return {tp: 0 for tp in sorted(partitions) if self._broker.log(tp) is not None}
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return {tp: len(self._broker.log(tp)) for tp in partitions}
+        return {tp: len(self._broker.log(tp)) for tp in sorted(partitions)}
 
     def wake(self) -> None:
         """Something may be there to poll."""
@@ -288,8 +323,7 @@ class InMemoryConsumer:
 
     def revoke(self) -> Task[None]:
         """Gives up everything, when the last callback is done; the task ends when the listener has been told."""
-        self._ready = False
-        self._callback = self._broker.spawn(self._revoke(self._callback))
+        self._callback = self._broker.spawn(self._revoke(self._callback), self._context)
         return self._callback
 
     def assign(self, generation: int, partitions: frozenset[TopicPartition]) -> None:
@@ -299,15 +333,21 @@ class InMemoryConsumer:
         commits = self._group.commits if self._group else {}
         self._positions = {tp: commits[tp].offset if tp in commits else 0 for tp in partitions}
         self._joined.set()
-        self._callback = self._broker.spawn(self._tell_assigned(partitions))
+        self._callback = self._broker.spawn(self._tell_assigned(partitions), self._context)
 
-    async def rejoin_after(self, revoking: Task[None]) -> None:
-        """The group went on without this member."""
+    def rejoin_after(self, revoking: Task[None]) -> None:
+        """The group goes on without this member, until that has ended."""
+        self._broker.spawn(self._rejoin_after(revoking), self._context)
+
+    async def _rejoin_after(self, revoking: Task[None]) -> None:
         await asyncio.wait({revoking})
         if self._group and not self._stopped:
             self.member_id = self._group.join(self)
 
     async def _revoke(self, previous: Task[None] | None) -> None:
+        if self._broker.faults and self._broker.faults.heartbeat_s:
+            await self._broker.sleep(self._broker.faults.random.uniform(0, self._broker.faults.heartbeat_s))
+        self._ready = False
         if previous:
             await asyncio.wait({previous})
         if self._assigned:
@@ -357,6 +397,8 @@ class InMemoryProducer:
 
     def __init__(self, broker: InMemoryKafka) -> None:
         self._broker = broker
+        self.faults = broker.faults
+        self._context = copy_context()
         self._dead: Future[None] | None = None
         self._failure: KafkaError | None = None
         self._queues: dict[TopicPartition, deque[tuple[Outgoing, Future[Appended]]]] = {}
@@ -388,10 +430,10 @@ class InMemoryProducer:
             raise self._failure
         future: Future[Appended] = asyncio.get_running_loop().create_future()
         tp = self._partition(record)
-        if self._broker.faults is None:
+        if self.faults is None:
             future.set_result(self._broker.append(tp, record))
         else:
-            self._enqueue(tp, record, future, self._broker.faults)
+            self._enqueue(tp, record, future)
         return future
 
     async def send_all(self, records: Sequence[Outgoing]) -> Sequence[Appended]:
@@ -409,17 +451,15 @@ class InMemoryProducer:
         self._keyless += 1
         return TopicPartition(record.topic, self._keyless % len(partitions))
 
-    def _enqueue(self, tp: TopicPartition, record: Outgoing, future: Future[Appended], faults: Faults) -> None:
+    def _enqueue(self, tp: TopicPartition, record: Outgoing, future: Future[Appended]) -> None:
         queue = self._queues.setdefault(tp, deque())
         queue.append((record, future))
         if len(queue) == 1:
-            self._broker.spawn(self._deliver(tp, queue, faults))
+            self._broker.spawn(self._deliver(tp, queue), self._context)
 
-    async def _deliver(
-        self, tp: TopicPartition, queue: deque[tuple[Outgoing, Future[Appended]]], faults: Faults
-    ) -> None:
+    async def _deliver(self, tp: TopicPartition, queue: deque[tuple[Outgoing, Future[Appended]]]) -> None:
         """One partition's appends, in order: the next one waits for the acknowledgement of the one before."""
-        while queue:
+        while queue and (faults := self.faults):
             await self._broker.sleep(faults.random.uniform(0, faults.delay_s))
             if not queue:
                 return
