@@ -31,6 +31,7 @@ from schemas.responses import InferenceResponse
 from schemas.topics import (
     AGGREGATOR_GROUP,
     EVENTS,
+    EVENTS_PARTITIONS,
     IDEMPOTENCY_WINDOW_MS,
     JOINS,
     ORCHESTRATOR_JOINS_GROUP,
@@ -41,6 +42,7 @@ from schemas.topics import (
 )
 from services.aggregator.actions import Actions
 from services.aggregator.handlers import Join
+from services.aggregator.snapshots import Snapshots
 from services.chassis.blobs import InMemoryBlobStore, Outputs
 from services.chassis.clock import LogClock
 from services.chassis.config.folder import load_folder
@@ -50,6 +52,8 @@ from services.chassis.kafka.in_memory import InMemoryKafka
 from services.chassis.kafka.stream import BatchHandler, Stream
 from services.chassis.kafka.types import ConsumerSettings, Outgoing, Record, TopicPartition
 from services.chassis.metrics import Metrics
+from services.orchestrator.domain.door import Announcement, Door
+from services.orchestrator.gate import Gate
 from services.orchestrator.handlers import Admission, Dispatch
 from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
 from services.worker.adapters.memory_dead_runs import InMemoryDeadRuns
@@ -61,6 +65,7 @@ from services.worker.member import Member
 
 READY_TIMEOUT_S = 30.0
 POLL_S = 0.005
+MAX_OPEN_RUNS = 100_000
 _STAND_INS = {**STAND_INS, OpenAIEngine: {"text": "(simulated)", "finish_reason": "stop"}}
 
 
@@ -94,7 +99,8 @@ class InProcessPlane:
         self._producer = self._kafka.producer()
         self._clock = LogClock()
         self._metrics = Metrics()
-        self._outputs = Outputs(InMemoryBlobStore())
+        self._blobs = InMemoryBlobStore()
+        self._outputs = Outputs(self._blobs)
         self._dead_runs = InMemoryDeadRuns()
         self._members: list[Member] = []
         self._engines: list[Any] = []
@@ -137,14 +143,22 @@ class InProcessPlane:
         """Starts every part and waits until each is ready."""
         await self._producer.start()
         shared = (self._outputs, self._clock, self._metrics)
-        admission = Admission(lambda: self._live, *shared)
         dispatch = Dispatch(lambda: self._live, *shared)
         log = _Log(self._kafka, self._dead_runs)
         actions = Actions(
             clock=self._clock, producer=self._producer, outputs=self._outputs, requests=log, stopper=log,
             metrics=self._metrics,
         )  # fmt: skip
-        join = Join(actions, window_ms=IDEMPOTENCY_WINDOW_MS, clock=self._clock, producer=self._producer)
+        snapshots = Snapshots(self._blobs, IDEMPOTENCY_WINDOW_MS, monotonic)
+        join = Join(
+            actions,
+            window_ms=IDEMPOTENCY_WINDOW_MS,
+            clock=self._clock,
+            producer=self._producer,
+            snapshots=snapshots,
+        )
+        gate = Gate(lambda: _announced(join), Door(MAX_OPEN_RUNS, EVENTS_PARTITIONS), self._clock, self._metrics)
+        admission = Admission(lambda: self._live, *shared, gate)
         self._stream(ORCHESTRATOR_REQUESTS_GROUP, REQUESTS, admission)
         self._stream(ORCHESTRATOR_JOINS_GROUP, JOINS, dispatch)
         self._stream(AGGREGATOR_GROUP, EVENTS, join, join)
@@ -162,16 +176,12 @@ class InProcessPlane:
         await self._producer.stop()
 
     def _stream(self, group: str, topic: str, handler: BatchHandler, join: Join | None = None) -> None:
-        async def on_assigned(partitions: frozenset[TopicPartition]) -> None:
-            if join is not None:
-                await join.on_assigned(partitions, stream.consumer)
-
         settings = ConsumerSettings(group=group, topics=(topic,))
         stream = Stream(
             lambda listener: self._kafka.consumer(settings, listener),
             self._producer,
             handler,
-            on_assigned=on_assigned,
+            state=join,
         )
         self._spawn(stream.run())
 
@@ -240,6 +250,10 @@ def _backend(model_class: str, backend: Backend, answers: Mapping[str, Json]) ->
     if output is None:
         return backend
     return backend.model_copy(update={"engine": SimulatedEngine(kind="simulated", latency_ms=1.0, output=output)})
+
+
+def _announced(join: Join) -> list[Announcement]:
+    return [Announcement(_now_ms(), join.open_runs())]
 
 
 def _now_ms() -> int:

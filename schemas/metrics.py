@@ -19,6 +19,9 @@ class Metric:
 
 
 REQUESTS_TOTAL = Metric("headway_requests_total", "counter", "Requests admitted.", ("pipeline", "priority"))
+REQUESTS_SHED_TOTAL = Metric(
+    "headway_requests_shed_total", "counter", "Requests refused because too many runs were open.", ("priority",)
+)
 RESPONSES_TOTAL = Metric("headway_responses_total", "counter", "Responses published.", ("pipeline", "status"))
 RUN_SECONDS = Metric("headway_run_seconds", "histogram", "Request to outcome.", ("pipeline", "status"))
 RUN_COMPONENT_SECONDS = Metric(

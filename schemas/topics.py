@@ -14,6 +14,9 @@ RETENTION_MS = max(24 * HOUR_MS, 2 * MAX_DEADLINE_MS, 2 * IDEMPOTENCY_WINDOW_MS)
 MAX_RECORD_BYTES = 1 << 20
 MAX_DEAD_LETTER_BYTES = 2 << 20
 
+EVENTS_PARTITIONS = 12
+"""For good: open runs are known only when every partition's are."""
+
 REQUESTS = "inference-requests"
 EVENTS = "inference-events"
 JOINS = "inference-joins"
@@ -94,7 +97,7 @@ def _tasks(queue: Queue) -> Topic:
 LOOP_TOPICS = (
     _ingress(REQUESTS),
     Topic(
-        EVENTS, "Event", "run_id",
+        EVENTS, "Event", "run_id", partitions=EVENTS_PARTITIONS,
         producers=("orchestrator", "worker", "aggregator", "cli"), consumers=("aggregator",),
         dead_letters=True, keyed_by_run=True,
     ),

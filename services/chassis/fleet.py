@@ -104,7 +104,13 @@ class FleetView:
 
     def of(self, kind: type[M]) -> list[M]:
         """All live statuses of a kind, in log order: of two that claim the same thing the later is right."""
-        return [status for at, status in self._newest.values() if isinstance(status, kind) and self._is_live(at)]
+        return [status for _, status in self.stamped(kind)]
+
+    def stamped(self, kind: type[M]) -> list[tuple[int, M]]:
+        """The same, each with the log time it was said at."""
+        return [
+            (at, status) for at, status in self._newest.values() if isinstance(status, kind) and self._is_live(at)
+        ]
 
     def _is_live(self, timestamp_ms: int) -> bool:
         now = self._clock.now_ms()

@@ -6,8 +6,16 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from schemas.fleet import FleetMessage, ServiceStatus, WorkerStatus
-from schemas.topics import CONFIG, FLEET, JOINS, ORCHESTRATOR_JOINS_GROUP, ORCHESTRATOR_REQUESTS_GROUP, REQUESTS
+from schemas.fleet import FleetMessage, OpenRuns, ServiceStatus, WorkerStatus
+from schemas.topics import (
+    CONFIG,
+    EVENTS_PARTITIONS,
+    FLEET,
+    JOINS,
+    ORCHESTRATOR_JOINS_GROUP,
+    ORCHESTRATOR_REQUESTS_GROUP,
+    REQUESTS,
+)
 from services.chassis.app import App, run_service
 from services.chassis.blobs import FolderBlobStore, Outputs
 from services.chassis.config.topic import ConfigFollower
@@ -19,6 +27,8 @@ from services.chassis.kafka.stream import BatchHandler, Stream
 from services.chassis.kafka.types import ConsumerSettings, Producer
 from services.orchestrator.adapters.counted_producer import CountedProducer
 from services.orchestrator.adapters.ingress_stream import IngressStream
+from services.orchestrator.domain.door import Announcement, Door
+from services.orchestrator.gate import Gate
 from services.orchestrator.handlers import Admission, Dispatch
 from services.orchestrator.settings import OrchestratorSettings
 
@@ -56,7 +66,12 @@ async def serve(app: App[OrchestratorSettings]) -> None:
         app.readiness.add("dispatch", lambda: None if stream.progressing else "not polling the joins topic")
         app.component("dispatch", stream.run())
 
-        admission = Admission(lambda: config.live, outputs, app.clock, app.metrics)
+        view = FleetView(app.clock)
+        app.component("fleet view", view.run(fleet_log))
+
+        door = Door(app.settings.max_open_runs, EVENTS_PARTITIONS)
+        gate = Gate(partial(_announced, view), door, app.clock, app.metrics)
+        admission = Admission(lambda: config.live, outputs, app.clock, app.metrics, gate)
 
         def build(topics: tuple[str, ...]) -> Stream:
             admission.expect(topics)
@@ -67,8 +82,6 @@ async def serve(app: App[OrchestratorSettings]) -> None:
         app.readiness.add("admission", lambda: None if ingress.progressing else "not polling the ingress topics")
         app.component("admission", _admit(config, ingress))
 
-        view = FleetView(app.clock)
-        app.component("fleet view", view.run(fleet_log))
         app.component("worker statuses", _report(view, dispatch))
         app.component("fleet", FleetPublisher(producer, app.clock, partial(_statuses, app, config)).run())
         await app.stopping.wait()
@@ -100,6 +113,10 @@ async def _report(view: FleetView, dispatch: Dispatch) -> None:
     while True:
         dispatch.on_worker_statuses(view.of(WorkerStatus))
         await asyncio.sleep(STATUSES_S)
+
+
+def _announced(view: FleetView) -> Sequence[Announcement]:
+    return [Announcement(at, said.by_partition) for at, said in view.stamped(OpenRuns)]
 
 
 def _statuses(app: App[OrchestratorSettings], config: ConfigFollower) -> Sequence[FleetMessage]:

@@ -31,6 +31,7 @@ from services.orchestrator.domain import steps
 from services.orchestrator.domain.admission import Catalog, RequestRecord, admit, refuse
 from services.orchestrator.domain.outstanding import Outstanding
 from services.orchestrator.domain.placement import place
+from services.orchestrator.gate import Gate
 
 StepEvent = StepCompleted | StepFailed | StepSkipped
 Outcomes = Sequence[tuple[Record, Sequence[Outgoing]]]
@@ -66,11 +67,12 @@ class Admission:
     """Turns request records into `run-started` or `run-rejected`, or dead-letters them."""
 
     def __init__(
-        self, catalog: Callable[[], Catalog], outputs: OutputStore, clock: LogClock, metrics: Metrics
+        self, catalog: Callable[[], Catalog], outputs: OutputStore, clock: LogClock, metrics: Metrics, gate: Gate
     ) -> None:
         self._catalog = catalog
         self._outputs = outputs
         self._clock = clock
+        self._gate = gate
         self._requests = metrics.counter(REQUESTS_TOTAL)
         self._dead_letters = DeadLetters(metrics)
 
@@ -80,6 +82,7 @@ class Admission:
 
     async def handle(self, records: Sequence[Record]) -> Outcomes:
         """What each record becomes; the stream appends it before its commit passes the record."""
+        await self._gate.opened()
         catalog = self._catalog()
         return await _each(records, lambda record: self._on_record(record, catalog))
 
@@ -96,7 +99,7 @@ class Admission:
         request = _request(record)
         admitted = admit(request, catalog)
         if isinstance(admitted, RunStarted):
-            outgoing = await self._started(admitted)
+            outgoing = self._gate.refusal(admitted) or await self._started(admitted)
             if isinstance(outgoing, Outgoing):
                 return outgoing
             admitted = refuse(request, catalog, outgoing)

@@ -12,3 +12,9 @@ class OrchestratorSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="HEADWAY_ORCHESTRATOR_")
 
     metrics_port: int = Field(default=9101, ge=0, le=65_535, description="0: any free port.")
+    max_open_runs: int = Field(
+        default=100_000,
+        ge=1,
+        description="Runs without an outcome above which interactive requests are refused as `overloaded`; standard"
+        " ones are above 90 % of it, batch ones above 80 %.",
+    )

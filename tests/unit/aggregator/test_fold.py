@@ -129,6 +129,31 @@ def test_the_same_request_again_is_the_same_run() -> None:
     assert log.start() == ()
 
 
+def test_a_run_is_not_refused_after_it_has_started() -> None:
+    """A batch of requests is delivered again, and now the plane is too full for it: what was admitted stays so."""
+    log = Log()
+    log.start()
+    before = log.partition
+    assert log.append(rejected()) == ()
+    assert log.partition == before
+    for step in "abc":
+        log.done(step)
+    (publish,) = only(Publish, log.finish())
+    assert publish.finished.response.status is RunStatus.SUCCEEDED
+    assert log.append(rejected()) == ()
+    assert log.run_id not in log.partition.open
+
+
+def test_a_refused_run_does_not_start_after_all() -> None:
+    log = Log()
+    assert only(Finish, log.append(rejected()))
+    assert log.start() == ()
+    assert log.status is RunStatus.FAILED
+    log.finish()
+    assert log.start() == ()
+    assert log.run_id not in log.partition.open
+
+
 def test_the_same_id_with_another_body_is_dead_lettered() -> None:
     log = Log()
     log.start()

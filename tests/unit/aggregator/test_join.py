@@ -271,3 +271,12 @@ async def test_a_due_timer_gets_a_tick_and_a_past_one_does_not(shell: Shell) -> 
         while not shell.kafka.records(EVENTS):  # noqa: ASYNC110  the log has no event to wait for
             await asyncio.sleep(0.01)
     assert from_json(shell.kafka.records(EVENTS)[0].value or b"")["type"] == "run-ticked"
+
+
+async def test_open_runs_are_told_only_of_the_present(shell: Shell) -> None:
+    await shell.feed(started())
+    assert shell.join.open_runs() == {0: 1}
+    shell.join.owned[0].end = shell.offset + 1
+    assert shell.join.open_runs() == {}
+    await shell.feed(started(request_id="r2"))
+    assert shell.join.open_runs() == {0: 2}

@@ -27,6 +27,7 @@ from services.chassis.kafka.stream import BatchHandler, Stream
 from services.chassis.kafka.types import ConsumerSettings, Outgoing, Record, TopicPartition
 from services.chassis.metrics import Metrics
 from services.orchestrator.handlers import Admission, Dispatch
+from tests.unit.orchestrator.gates import gate
 from tests.unit.orchestrator.test_admission import ASK, GRAPH, FakeCatalog, FakePipeline
 
 REQUESTS, JOINS, EVENTS = "inference-requests", "inference-joins", "inference-events"
@@ -72,7 +73,7 @@ def request(body: Any, offset: int = 0) -> Record:
 
 def admission(catalog: FakeCatalog | None = None, store: InMemoryBlobStore | None = None) -> Admission:
     found = catalog or FakeCatalog()
-    return Admission(lambda: found, Outputs(store or InMemoryBlobStore()), LogClock(), Metrics())
+    return Admission(lambda: found, Outputs(store or InMemoryBlobStore()), LogClock(), Metrics(), gate())
 
 
 async def outcomes(handler: BatchHandler, *records: Record) -> list[list[Outgoing]]:
@@ -174,7 +175,7 @@ def test_no_request_that_counts_as_small_has_an_input_that_needs_a_claim_check()
 
 async def test_what_a_rejected_request_calls_its_pipeline_is_no_metric_label() -> None:
     metrics = Metrics()
-    handler = Admission(FakeCatalog, Outputs(InMemoryBlobStore()), LogClock(), metrics)
+    handler = Admission(FakeCatalog, Outputs(InMemoryBlobStore()), LogClock(), metrics, gate())
     handler.expect([REQUESTS])
     exposed = metrics.exposition().decode()
     assert f'headway_dead_letters_total{{reason="poison",topic="{REQUESTS}"}} 0.0' in exposed
