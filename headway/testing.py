@@ -42,6 +42,7 @@ from schemas.topics import (
 )
 from services.aggregator.actions import Actions
 from services.aggregator.handlers import Join
+from services.aggregator.snapshots import Snapshots
 from services.chassis.blobs import InMemoryBlobStore, Outputs
 from services.chassis.clock import LogClock
 from services.chassis.config.folder import load_folder
@@ -98,7 +99,8 @@ class InProcessPlane:
         self._producer = self._kafka.producer()
         self._clock = LogClock()
         self._metrics = Metrics()
-        self._outputs = Outputs(InMemoryBlobStore())
+        self._blobs = InMemoryBlobStore()
+        self._outputs = Outputs(self._blobs)
         self._dead_runs = InMemoryDeadRuns()
         self._members: list[Member] = []
         self._engines: list[Any] = []
@@ -147,7 +149,14 @@ class InProcessPlane:
             clock=self._clock, producer=self._producer, outputs=self._outputs, requests=log, stopper=log,
             metrics=self._metrics,
         )  # fmt: skip
-        join = Join(actions, window_ms=IDEMPOTENCY_WINDOW_MS, clock=self._clock, producer=self._producer)
+        snapshots = Snapshots(self._blobs, IDEMPOTENCY_WINDOW_MS, monotonic)
+        join = Join(
+            actions,
+            window_ms=IDEMPOTENCY_WINDOW_MS,
+            clock=self._clock,
+            producer=self._producer,
+            snapshots=snapshots,
+        )
         gate = Gate(lambda: _announced(join), Door(MAX_OPEN_RUNS, EVENTS_PARTITIONS), self._clock, self._metrics)
         admission = Admission(lambda: self._live, *shared, gate)
         self._stream(ORCHESTRATOR_REQUESTS_GROUP, REQUESTS, admission)
@@ -167,16 +176,12 @@ class InProcessPlane:
         await self._producer.stop()
 
     def _stream(self, group: str, topic: str, handler: BatchHandler, join: Join | None = None) -> None:
-        async def on_assigned(partitions: frozenset[TopicPartition]) -> None:
-            if join is not None:
-                await join.on_assigned(partitions, stream.consumer)
-
         settings = ConsumerSettings(group=group, topics=(topic,))
         stream = Stream(
             lambda listener: self._kafka.consumer(settings, listener),
             self._producer,
             handler,
-            on_assigned=on_assigned,
+            state=join,
         )
         self._spawn(stream.run())
 

@@ -1,6 +1,6 @@
 """The composition root of the aggregator: folds the events topic, and acts on it."""
 
-import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,13 +13,14 @@ from services.aggregator.adapters.kafka_requests import KafkaRequestReader
 from services.aggregator.adapters.redis_stops import RedisRunStopper
 from services.aggregator.handlers import Join
 from services.aggregator.settings import AggregatorSettings
+from services.aggregator.snapshots import Snapshots
 from services.chassis.app import App, run_service
 from services.chassis.blobs import FolderBlobStore, Outputs
 from services.chassis.fleet import FleetPublisher
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import Connection
 from services.chassis.kafka.stream import Stream
-from services.chassis.kafka.types import ConsumerSettings, TopicPartition
+from services.chassis.kafka.types import ConsumerSettings
 from services.chassis.redis import connect
 
 LOOK_S = 0.05
@@ -54,13 +55,17 @@ async def serve(app: App[AggregatorSettings]) -> None:
             metrics=app.metrics,
         )
         stack.push_async_callback(actions.stop)
-        join = Join(actions, window_ms=app.settings.idempotency_window_ms, clock=app.clock, producer=producer)
-        stream = _stream(connection, producer, join)
+        window_ms = app.settings.idempotency_window_ms
+        snapshots = Snapshots(blobs, window_ms, time.monotonic)
+        join = Join(actions, window_ms=window_ms, clock=app.clock, producer=producer, snapshots=snapshots)
+        settings = ConsumerSettings(group=AGGREGATOR_GROUP, topics=(EVENTS,))
+        stream = Stream(lambda listener: AioKafkaConsumer(connection, settings, listener), producer, join, state=join)
         stack.push_async_callback(stream.stop)
         _observe_open_runs(app, join)
         app.readiness.add("join", lambda: None if stream.progressing else "not polling the events topic")
         app.component("join", stream.run())
         app.component("ticks", join.tick())
+        app.component("snapshots", join.keep_snapshots())
         app.component("stops", stopper.run())
         app.component("blob sweep", blobs.sweep_forever())
         publisher = FleetPublisher(producer, app.clock, lambda: _statuses(app, join))
@@ -69,30 +74,12 @@ async def serve(app: App[AggregatorSettings]) -> None:
         await app.stopping.wait()
 
 
-def _stream(connection: Connection, producer: AioKafkaProducer, join: Join) -> Stream:
-    async def on_assigned(partitions: frozenset[TopicPartition]) -> None:
-        await join.on_assigned(partitions, stream.consumer)
-
-    settings = ConsumerSettings(group=AGGREGATOR_GROUP, topics=(EVENTS,))
-    stream = Stream(
-        lambda listener: AioKafkaConsumer(connection, settings, listener),
-        producer,
-        join,
-        on_assigned=on_assigned,
-        on_revoked=join.on_revoked,
-    )
-    return stream
-
-
 async def _announce_at_once(join: Join, publisher: FleetPublisher) -> None:
-    """Says so when a partition has come or has caught up: until then no request is admitted."""
-    announced: frozenset[int] = frozenset()
+    """Admission waits until it has heard of every partition."""
     while True:
-        await asyncio.sleep(LOOK_S)
-        present = frozenset(join.open_runs())
-        if present - announced:
-            publisher.hurry()
-        announced = present
+        await join.resumed.wait()
+        join.resumed.clear()
+        publisher.hurry()
 
 
 def _statuses(app: App[AggregatorSettings], join: Join) -> Sequence[FleetMessage]:

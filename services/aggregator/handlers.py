@@ -1,7 +1,7 @@
 """The aggregator's shell: feeds the log to the fold, and hands on what it decides."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
@@ -12,14 +12,18 @@ from schemas.topics import EVENTS
 from services.aggregator.actions import Actions, Decided
 from services.aggregator.domain.decisions import Decision
 from services.aggregator.domain.fold import FoldTooOldError, LogRecord, fold
+from services.aggregator.domain.packing import open_run
+from services.aggregator.domain.snapshot import SnapshotRef
 from services.aggregator.domain.state import Partition
 from services.aggregator.domain.timers import Timers
+from services.aggregator.snapshots import Snapshots, Trail, Version
 from services.chassis.clock import LogClock
 from services.chassis.kafka.messages import run_record
-from services.chassis.kafka.types import Consumer, Outgoing, Producer, Record, TopicPartition
+from services.chassis.kafka.types import Commit, Consumer, Outgoing, Producer, Record, TopicPartition
 from services.chassis.logging import log, reason
 
 TICK_INTERVAL_S = 0.05
+SNAPSHOT_CHECK_S = 1.0
 MAX_TICKS = 1_000
 """Ticks sent for one partition at a time: a flood of deadlines must not fill the producer."""
 
@@ -29,17 +33,28 @@ class Owned:
     """A partition of the events topic while it is ours."""
 
     state: Partition
+    position: int
+    """The next offset to fold."""
     acted: int
     """Decisions of records below this offset were acknowledged before: they are folded silently."""
     end: int
     """The log's end at assignment: timers speak only once the state has caught up with it."""
-    position: int
+    trail: Trail
     timers: Timers = field(default_factory=Timers)
+
+    def __post_init__(self) -> None:
+        for run_id, run in self.state.open.items():
+            self.timers.schedule(run_id, run.next_due)
 
     @property
     def is_caught_up(self) -> bool:
         """Whether the state is the present, not some past."""
         return self.position >= self.end
+
+    @property
+    def version(self) -> Version:
+        """What the log amounts to up to here."""
+        return Version(self.position, self.state)
 
     def fold(self, record: Record, event: Event) -> Sequence[Decision]:
         """Advances the state; what is to be done, which is nothing for a record that was acted upon before."""
@@ -50,33 +65,83 @@ class Owned:
 
 
 class Join:
-    """Folds the partitions it owns. A handler of the stream runtime."""
+    """Folds the partitions it owns. A handler of the stream runtime, and the state of its partitions."""
 
-    def __init__(self, actions: Actions, *, window_ms: int, clock: LogClock, producer: Producer) -> None:
+    def __init__(
+        self, actions: Actions, *, window_ms: int, clock: LogClock, producer: Producer, snapshots: Snapshots
+    ) -> None:
         self._actions = actions
         self._window_ms = window_ms
         self._clock = clock
         self._producer = producer
+        self._snapshots = snapshots
         self.owned: dict[int, Owned] = {}
+        self._left: dict[int, Sequence[Version]] = {}
+        """What was just revoked: it often comes back at once, when another member has joined or gone."""
+        self.resumed = asyncio.Event()
+        """Set at every assignment."""
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], consumer: Consumer) -> None:
-        """Starts each partition's state from the earliest retained record, silent up to its commit."""
-        committed = await consumer.committed(partitions)
-        begin = await consumer.beginning_offsets(partitions)
-        end = await consumer.end_offsets(partitions)
-        for tp in partitions:
-            acted = committed[tp].offset if tp in committed else begin[tp]
-            consumer.seek(tp, begin[tp])
-            self.owned[tp.partition] = Owned(Partition.empty(self._window_ms), acted, end[tp], begin[tp])
+        """Each partition's state, from as near to its commit as one can be had; silent up to the commit."""
+        commits = await consumer.committed(partitions)
+        begins = await consumer.beginning_offsets(partitions)
+        ends = await consumer.end_offsets(partitions)
+        for tp in sorted(partitions):
+            owned = await self._resume(tp.partition, commits.get(tp, Commit(begins[tp])), begins[tp], ends[tp])
+            consumer.seek(tp, owned.position)
+            self.owned[tp.partition] = owned
+        self._left.clear()
+        self.resumed.set()
+        log.info(
+            "partitions_resumed",
+            partitions={number: [owned.position, owned.acted, owned.end] for number, owned in self.owned.items()},
+            open_runs=sum(len(owned.state.open) for owned in self.owned.values()),
+        )
+
+    async def _resume(self, partition: int, commit: Commit, begin: int, end: int) -> Owned:
+        limit = min(commit.offset, end)
+        named = SnapshotRef.named_by(commit.metadata)
+        if named is not None and named.as_of > limit:
+            named = None  # of a log that was there before this one
+        start = Version(begin, Partition.empty(self._window_ms))
+        for version in self._left.get(partition, ()):
+            if start.offset < version.offset <= limit:
+                start = version
+        if named is not None and named.as_of > start.offset:
+            start = await self._snapshots.load(partition, named) or start
+        # A snapshot from before the earliest retained record still knows of runs that somebody waits for.
+        position = max(start.offset, begin)
+        return Owned(start.state, position, commit.offset, end, self._snapshots.trail(named))
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Stops acting on them: the log has another owner."""
         for tp in partitions:
-            self.owned.pop(tp.partition, None)
+            if owned := self.owned.pop(tp.partition, None):
+                newest = owned.trail.newest
+                self._left[tp.partition] = [owned.version] if newest is None else [newest, owned.version]
         await self._actions.stop()
 
+    def metadata(self, tp: TopicPartition, offset: int) -> str:
+        """Names a snapshot."""
+        owned = self.owned.get(tp.partition)
+        return owned.trail.metadata(offset) if owned else ""
+
+    def on_committed(self, commits: Mapping[TopicPartition, Commit]) -> None:
+        """The snapshots before the one named are not needed any more."""
+        for tp, commit in commits.items():
+            if owned := self.owned.get(tp.partition):
+                self._snapshots.unneeded(owned.trail.committed(commit.metadata))
+
+    async def keep_snapshots(self) -> None:
+        """A component: writes those that are due, one at a time."""
+        while True:
+            await asyncio.sleep(SNAPSHOT_CHECK_S)
+            for partition, owned in list(self.owned.items()):
+                await self._snapshots.write(partition, owned.version, owned.trail)
+            await self._snapshots.delete_unneeded()
+
     def open_runs(self) -> dict[int, int]:
-        """Open runs by partition, as they are now: none of a partition whose state is still some past."""
+        """Open runs by partition, where the state is the present."""
         return {number: len(owned.state.open) for number, owned in self.owned.items() if owned.is_caught_up}
 
     async def handle(self, records: Sequence[Record]) -> Sequence[tuple[Record, Sequence[Outgoing]]]:
@@ -114,7 +179,7 @@ class Join:
             if not owned.is_caught_up:
                 continue
             for run_id in owned.timers.pop_due(now, MAX_TICKS):
-                run = owned.state.open.get(run_id)
+                run = open_run(owned.state, run_id)
                 if run is not None:
                     ticked = RunTicked(run_id=run_id, tenant=run.started.tenant)
                     await self._producer.send(run_record(EVENTS, ticked, partition=partition))

@@ -32,6 +32,8 @@ RETENTION_S = 2 * RETENTION_MS / 1_000
 SWEEP_EVERY_S = 3_600.0
 CACHE_BYTES = 8 << 20
 TIMEOUT_S = 5.0
+SLOWEST_BYTES_PER_S = 10 << 20
+"""A volume that moves less is as good as away. A snapshot may have a hundred MiB."""
 THREADS = 2
 MAX_WAITING = 64
 
@@ -56,6 +58,12 @@ class BlobStore(Protocol):
 
     async def get(self, ref: BlobRef) -> bytes:
         """Exactly what was put. Raises BlobMissingError, BlobUnavailableError."""
+
+    async def delete(self, ref: BlobRef) -> None:
+        """Only for who alone names it, and does no more. One that is gone already is fine.
+
+        Raises BlobUnavailableError.
+        """
 
 
 class Outputs:
@@ -134,6 +142,10 @@ class InMemoryBlobStore:
             raise BlobMissingError(f"no blob {ref.sha256[:12]}")
         return content
 
+    async def delete(self, ref: BlobRef) -> None:
+        self._fail_if_unavailable()
+        self.blobs.pop(ref.sha256, None)
+
     def _fail_if_unavailable(self) -> None:
         if self.unavailable:
             raise BlobUnavailableError("the blob store is not available")
@@ -153,14 +165,17 @@ class FolderBlobStore:
         self._free = asyncio.Semaphore(MAX_WAITING)
 
     async def put(self, content: bytes) -> BlobRef:
-        return await self._off_loop(lambda: self._put(content))
+        return await self._off_loop(lambda: self._put(content), len(content))
 
     async def get(self, ref: BlobRef) -> bytes:
         cached = self._cache.get(ref.sha256)
         if cached is None:
-            cached = await self._off_loop(lambda: self._get(ref))
+            cached = await self._off_loop(lambda: self._get(ref), ref.size_bytes)
             self._cache.add(ref.sha256, cached)
         return cached
+
+    async def delete(self, ref: BlobRef) -> None:
+        await self._off_loop(lambda: self._path(ref.sha256).unlink(missing_ok=True))
 
     async def sweep(self, older_than_s: float = RETENTION_S) -> int:
         """Removes blobs last put longer ago than this, and what crashes left half-written; how many."""
@@ -177,12 +192,13 @@ class FolderBlobStore:
         """Lets the threads go; what still waits is given up."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _off_loop(self, work: Callable[[], _T]) -> _T:
+    async def _off_loop(self, work: Callable[[], _T], size_bytes: int = 0) -> _T:
+        limit_s = TIMEOUT_S + size_bytes / SLOWEST_BYTES_PER_S
         try:
-            async with asyncio.timeout(TIMEOUT_S), self._free:
+            async with asyncio.timeout(limit_s), self._free:
                 return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except TimeoutError:
-            raise BlobUnavailableError(f"{self._folder}: no answer within {TIMEOUT_S:.0f} s") from None
+            raise BlobUnavailableError(f"{self._folder}: no answer within {limit_s:.0f} s") from None
         except OSError as error:
             hint = "; free some space there" if error.errno in _FULL else ""
             raise BlobUnavailableError(f"{self._folder}: {error.strerror}{hint}") from error

@@ -29,6 +29,7 @@ from schemas.graphs import OnFailure, StepKind
 from schemas.joins import StepReady
 from schemas.usage import StepCost
 from services.aggregator.domain.decisions import DeadLetter, Decision, Dispatch, Finish, Publish
+from services.aggregator.domain.packing import open_run, sharing
 from services.aggregator.domain.plans import Plan
 from services.aggregator.domain.state import (
     FINISH_AGAIN_MS,
@@ -69,7 +70,7 @@ def fold(partition: Partition, record: LogRecord) -> Folded:
     event, now = record.event, record.timestamp
     if isinstance(event, RunStarted | RunRejected):
         return _on_opening(partition, event, now)
-    run = partition.open.get(event.run_id)
+    run = open_run(partition, event.run_id)
     if run is None:
         return _on_unknown(partition, event, now)
     if isinstance(event, RunFinished):
@@ -95,7 +96,7 @@ def _on_opening(partition: Partition, event: RunStarted | RunRejected, now: int)
 
 
 def _known_digest(partition: Partition, run_id: str, now: int) -> str | None:
-    run = partition.open.get(run_id)
+    run = open_run(partition, run_id)
     return run.started.body_digest if run is not None else partition.finished.get(run_id, now)
 
 
@@ -108,8 +109,7 @@ def _conflict(event: RunStarted | RunRejected, known: str) -> tuple[Decision, ..
 
 def _open(partition: Partition, event: RunStarted, now: int) -> Folded:
     plan = partition.plans.get(event.graph_digest) or Plan.of(event.graph)
-    shared = event.model_copy(update={"graph": plan.graph})
-    run = Run(shared, plan, dict.fromkeys(plan.steps, StepState()))
+    run = Run(sharing(event, plan.graph), plan, dict.fromkeys(plan.steps, StepState()))
     cancelled_by = partition.cancelled.get(event.run_id, now)
     partition = replace(partition, plans=partition.plans.set(event.graph_digest, plan))
     if cancelled_by is not None:
@@ -161,7 +161,7 @@ def _prune(partition: Partition) -> Partition:
     """Forgets graphs that no open run uses, once there are many: configurations come and go."""
     if len(partition.plans) <= partition.prune_at:
         return partition
-    used = {run.started.graph_digest for run in partition.open.values() if isinstance(run.started, RunStarted)}
+    used = {run.graph_digest for run in partition.open.values()}
     kept = partition.plans
     for digest in partition.plans:
         if digest not in used:

@@ -96,6 +96,11 @@ class Run:
         """Names the run in every topic."""
         return self.started.run_id
 
+    @property
+    def graph_digest(self) -> str:
+        """Names its plan; empty for a rejected run, which has none."""
+        return self.started.graph_digest if isinstance(self.started, RunStarted) else ""
+
     def step(self, step_id: str, state: StepState) -> "Run":
         """The run with one step changed."""
         return replace(self, steps={**self.steps, step_id: state})
@@ -128,6 +133,18 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class PackedRun:
+    """An open run as a snapshot holds it, until something happens to it.
+
+    A new owner has thousands of them: unpacked all at once they would keep it from acting for seconds.
+    """
+
+    next_due: int
+    graph_digest: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Partition:
     """All that one events partition amounts to."""
 
@@ -135,7 +152,7 @@ class Partition:
     """Body digest of runs that are over."""
     cancelled: Memory[str]
     """Runs cancelled before they started, and by whom."""
-    open: "Map[str, Run]" = Map()  # noqa: RUF009 — an immutables.Map is immutable
+    open: "Map[str, Run | PackedRun]" = Map()  # noqa: RUF009 — an immutables.Map is immutable
     plans: "Map[str, Plan]" = Map()  # noqa: RUF009
     """By graph digest: runs of one graph share it."""
     prune_at: int = MAX_PLANS

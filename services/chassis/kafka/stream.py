@@ -7,7 +7,7 @@ are made on a timer. A record's offset is passed only when everything it gave ri
 import asyncio
 import contextlib
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -47,7 +47,20 @@ class BatchHandler(Protocol):
         """
 
 
-Hook = Callable[[frozenset[TopicPartition]], Awaitable[None]]
+class PartitionState(Protocol):
+    """What a service knows of its partitions, made from their records: it comes and goes with them."""
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition], consumer: Consumer) -> None:
+        """Before the first record is polled; may seek."""
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """After the last commit, also when the stream stops or its consumer is replaced."""
+
+    def metadata(self, tp: TopicPartition, offset: int) -> str:
+        """The owner's own string, for a commit at `offset`. A new one is committed even where the offset stands."""
+
+    def on_committed(self, commits: Mapping[TopicPartition, Commit]) -> None:
+        """These commits were made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +68,7 @@ class _Settings:
     max_batch: int
     max_unacknowledged: int
     commit_interval_s: float
-    on_assigned: Hook | None
-    on_revoked: Hook | None
-    metadata: Callable[[TopicPartition, int], str] | None
+    state: PartitionState | None
 
 
 class OversizedOutputError(Exception):
@@ -67,10 +78,8 @@ class OversizedOutputError(Exception):
 class Stream:
     """A group member that turns records into records.
 
-    `on_assigned` runs before the first record is polled, and may seek (through `consumer`); `on_revoked` runs after
-    the last commit, also when the stream stops or its consumer is replaced. Records read again from below the commit
-    are handled like others, and the commit never goes back.
-    `metadata` gives the commit's own string for a partition and offset.
+    Records read again from below the commit, where `state` has sought them, are handled like others; the commit never
+    goes back.
     """
 
     def __init__(
@@ -82,26 +91,16 @@ class Stream:
         max_batch: int = 500,
         max_unacknowledged: int = 5_000,
         commit_interval_s: float = 0.5,
-        on_assigned: Hook | None = None,
-        on_revoked: Hook | None = None,
-        metadata: Callable[[TopicPartition, int], str] | None = None,
+        state: PartitionState | None = None,
     ) -> None:
         self._consumer_factory = consumer_factory
         self._producer = producer
         self._handler = handler
-        self._settings = _Settings(
-            max_batch, max_unacknowledged, commit_interval_s, on_assigned, on_revoked, metadata
-        )
+        self._settings = _Settings(max_batch, max_unacknowledged, commit_interval_s, state)
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self._ended.set()
         self._session: _Session | None = None
-
-    @property
-    def consumer(self) -> Consumer:
-        """The current consumer, for the hooks."""
-        assert self._session, "the stream is not running"
-        return self._session.consumer
 
     @property
     def progressing(self) -> bool:
@@ -145,7 +144,7 @@ class Stream:
 class _Assignment:
     """What is ours between two rebalances. A new one makes everything about the old one void."""
 
-    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    committed: dict[TopicPartition, Commit] = field(default_factory=dict)
     watermarks: dict[TopicPartition, Watermark] = field(default_factory=dict)
 
     @property
@@ -156,13 +155,14 @@ class _Assignment:
         for record in records:
             self.watermarks[record.tp].delivered(record.offset)
 
-    def committable(self) -> dict[TopicPartition, int]:
-        """Where the commit can move forward."""
+    def committable(self, state: PartitionState | None) -> dict[TopicPartition, Commit]:
+        """Where the commit can move forward, or has something else to say."""
         found = {}
         for tp, watermark in self.watermarks.items():
-            offset = watermark.committable()
-            if offset is not None and offset > self.committed.get(tp, -1):
-                found[tp] = offset
+            last = self.committed.get(tp)
+            offset = max(watermark.committable() or -1, last.offset if last else -1)
+            if offset >= 0 and (commit := Commit(offset, state.metadata(tp, offset) if state else "")) != last:
+                found[tp] = commit
         return found
 
 
@@ -230,8 +230,8 @@ class _Session:
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
         committed = await self._committed(partitions)
-        if self._settings.on_assigned:
-            await self._settings.on_assigned(partitions)
+        if self._settings.state:
+            await self._settings.state.on_assigned(partitions, self.consumer)
         self.assignment = _Assignment(committed, {tp: Watermark() for tp in sorted(partitions)})
         self._turned_at = self._loop.time()
         self._assigned = True
@@ -246,15 +246,16 @@ class _Session:
         self.assignment = _Assignment()
         if self._handling:
             await _cancel([self._handling])
-        if partitions and self._settings.on_revoked:
-            await self._settings.on_revoked(partitions)
+        if partitions and self._settings.state:
+            await self._settings.state.on_revoked(partitions)
 
-    async def _committed(self, partitions: frozenset[TopicPartition]) -> dict[TopicPartition, int]:
+    async def _committed(self, partitions: frozenset[TopicPartition]) -> dict[TopicPartition, Commit]:
         """Where the group stands. A first commit is made where it has none, else its lag counts expired records."""
-        committed = {tp: commit.offset for tp, commit in (await self.consumer.committed(partitions)).items()}
+        committed = dict(await self.consumer.committed(partitions))
         if missing := partitions - committed.keys():
-            first = await self.consumer.beginning_offsets(missing)
-            if await self.consumer.commit({tp: Commit(offset) for tp, offset in first.items()}):
+            begin = await self.consumer.beginning_offsets(missing)
+            first = {tp: Commit(offset) for tp, offset in begin.items()}
+            if await self.consumer.commit(first):
                 committed.update(first)
         return committed
 
@@ -346,14 +347,15 @@ class _Session:
             await self._commit()
 
     async def _commit(self) -> None:
-        assignment, metadata = self.assignment, self._settings.metadata
-        offsets = assignment.committable()
-        if not offsets:
+        assignment, state = self.assignment, self._settings.state
+        commits = assignment.committable(state)
+        if not commits or not await self.consumer.commit(commits):
             return
-        commits = {tp: Commit(offset, metadata(tp, offset) if metadata else "") for tp, offset in offsets.items()}
-        if await self.consumer.commit(commits):
-            for tp, offset in offsets.items():
-                assignment.committed[tp] = max(offset, assignment.committed.get(tp, -1))
+        for tp, commit in commits.items():
+            if tp not in assignment.committed or commit.offset >= assignment.committed[tp].offset:
+                assignment.committed[tp] = commit
+        if state:
+            state.on_committed(commits)
 
     def _wanted(self) -> frozenset[TopicPartition]:
         """While something is in hand nothing need be delivered."""

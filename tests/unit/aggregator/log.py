@@ -141,7 +141,9 @@ class Log:
 
     @property
     def run(self) -> Run:
-        return self.partition.open[self.run_id]
+        run = self.partition.open[self.run_id]
+        assert isinstance(run, Run)
+        return run
 
     @property
     def status(self) -> RunStatus | None:

@@ -16,14 +16,16 @@ from schemas.graphs import OnFailure
 from schemas.topics import EVENTS
 from services.aggregator.actions import Actions
 from services.aggregator.domain.outcomes import Mapped, finish
+from services.aggregator.domain.state import Run
 from services.aggregator.handlers import Join
+from services.aggregator.snapshots import Snapshots
 from services.chassis.blobs import InMemoryBlobStore, Outputs
 from services.chassis.clock import LogClock
 from services.chassis.kafka.in_memory import InMemoryKafka
 from services.chassis.kafka.messages import encode
 from services.chassis.kafka.types import ConsumerSettings, Outgoing, Record, TopicPartition
 from services.chassis.metrics import Metrics
-from tests.unit.aggregator.log import DEADLINE_MS, DIAMOND, T0, Log, graph, model, rejected, started
+from tests.unit.aggregator.log import DEADLINE_MS, DIAMOND, T0, WINDOW_MS, Log, graph, model, rejected, started
 
 TP = TopicPartition(EVENTS, 0)
 
@@ -68,7 +70,9 @@ class Shell:
             stopper=self.stopper,
             metrics=Metrics(),
         )
-        self.join = Join(actions, window_ms=3_600_000, clock=self.clock, producer=self.producer)
+        self.monotonic_s = 0.0
+        snapshots = Snapshots(self.blobs, WINDOW_MS, lambda: self.monotonic_s)
+        self.join = Join(actions, window_ms=WINDOW_MS, clock=self.clock, producer=self.producer, snapshots=snapshots)
 
     async def assign(self) -> None:
         consumer = self.kafka.consumer(ConsumerSettings(group=None, topics=(EVENTS,)), self)
@@ -136,6 +140,7 @@ async def test_records_below_the_commit_are_folded_silently(shell: Shell) -> Non
     assert await shell.feed(started(ONE), completed("a", Output(value=1))) == []
     assert shell.join.open_runs() == {0: 1}
     run = shell.join.owned[0].state.open[Log.run_id]
+    assert isinstance(run, Run)
     assert types(await shell.feed(finish(run, Mapped(1)))) == ["InferenceResponse", "UsageRecord"]
 
 

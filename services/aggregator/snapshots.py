@@ -1,0 +1,133 @@
+"""Snapshots of a partition's state: written beside the work, named by commits, loaded by the next owner."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from schemas.base import BlobRef
+from services.aggregator.domain.snapshot import SnapshotRef, UnusableSnapshotError, decode, encode
+from services.aggregator.domain.state import Partition
+from services.chassis.blobs import BlobMissingError, BlobUnavailableError
+from services.chassis.logging import log
+
+EVERY_RECORDS = 50_000
+"""How many records a new owner may have to fold: about three seconds of work."""
+EVERY_S = 30.0
+MAX_SHARE = 0.05
+"""How much of the time may go into writing: a large state is written less often."""
+SLICE = 64
+PAUSE_S = 0.002
+"""After each slice of entries, which takes as long: the fold goes on meanwhile."""
+
+
+class SnapshotStore(Protocol):
+    """Keeps bytes by their content, durably. All raise BlobUnavailableError."""
+
+    async def put(self, content: bytes) -> BlobRef: ...
+
+    async def get(self, ref: BlobRef) -> bytes:
+        """Raises BlobMissingError."""
+
+    async def delete(self, ref: BlobRef) -> None: ...
+
+
+class Version(NamedTuple):
+    """A partition's state, and the next offset to fold into it."""
+
+    offset: int
+    state: Partition
+
+
+@dataclass(slots=True)
+class Trail:
+    """The snapshots of one partition that commits may name, oldest first, and the newest one's state."""
+
+    written_at_s: float
+    took_s: float = 0.0
+    refs: list[SnapshotRef] = field(default_factory=list)
+    newest: Version | None = None
+
+    def is_due(self, position: int, now_s: float) -> bool:
+        """Whether so much came since the newest that another one is worth its cost."""
+        fresh = position - (self.refs[-1].as_of if self.refs else 0)
+        waited_s = now_s - self.written_at_s
+        return waited_s >= self.took_s / MAX_SHARE and (fresh >= EVERY_RECORDS or (fresh > 0 and waited_s >= EVERY_S))
+
+    def metadata(self, offset: int) -> str:
+        """Names the newest snapshot that a commit at `offset` may name.
+
+        A later one holds records whose decisions may never have been carried out.
+        """
+        named = [ref for ref in self.refs if ref.as_of <= offset]
+        return named[-1].model_dump_json() if named else ""
+
+    def committed(self, metadata: str) -> list[BlobRef]:
+        """A commit with this metadata was made: the blobs that nobody will ask for again."""
+        named = SnapshotRef.named_by(metadata)
+        if named not in self.refs:
+            return []
+        known = self.refs.index(named)
+        old, self.refs = self.refs[:known], self.refs[known:]
+        return [ref.blob for ref in old]
+
+
+class Snapshots:
+    """Writes and loads them."""
+
+    def __init__(self, store: SnapshotStore, window_ms: int, monotonic: Callable[[], float]) -> None:
+        self._store = store
+        self._window_ms = window_ms
+        self._monotonic = monotonic
+        self._unneeded: list[BlobRef] = []
+
+    def trail(self, named: SnapshotRef | None) -> Trail:
+        """Of a partition just assigned."""
+        return Trail(self._monotonic(), refs=[] if named is None else [named])
+
+    async def load(self, partition: int, ref: SnapshotRef) -> Version | None:
+        """The state it holds; None, and the log says why, when it cannot be had: the log itself can."""
+        try:
+            content = await self._store.get(ref.blob)
+            return Version(ref.as_of, decode(content, partition, ref.as_of, self._window_ms))
+        except (BlobMissingError, BlobUnavailableError, UnusableSnapshotError) as error:
+            log.warning("snapshot_not_loaded", partition=partition, as_of=ref.as_of, exc_info=error)
+            return None
+
+    async def write(self, partition: int, version: Version, trail: Trail) -> None:
+        """Writes one if it is due, in slices."""
+        began = self._monotonic()
+        if not trail.is_due(version.offset, began):
+            return
+        content = await _encode_in_slices(partition, version)
+        try:
+            ref = await self._store.put(content)
+        except BlobUnavailableError as error:
+            log.warning("snapshot_not_written", partition=partition, exc_info=error)
+        else:
+            trail.refs.append(SnapshotRef(as_of=version.offset, blob=ref))
+            trail.newest = version
+        trail.written_at_s = self._monotonic()
+        trail.took_s = trail.written_at_s - began
+
+    def unneeded(self, blobs: list[BlobRef]) -> None:
+        """No commit names these any more."""
+        self._unneeded += blobs
+
+    async def delete_unneeded(self) -> None:
+        """What cannot be deleted now is left to the store's own expiry."""
+        blobs, self._unneeded = self._unneeded, []
+        for blob in blobs:
+            try:
+                await self._store.delete(blob)
+            except BlobUnavailableError as error:
+                log.warning("snapshot_not_deleted", exc_info=error)
+
+
+async def _encode_in_slices(partition: int, version: Version) -> bytes:
+    pieces: list[bytes] = []
+    for piece in encode(version.state, partition, version.offset):
+        pieces.append(piece)
+        if len(pieces) % SLICE == 0:
+            await asyncio.sleep(PAUSE_S)
+    return b"".join(pieces)
