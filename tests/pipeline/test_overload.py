@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
-from time import time_ns
+from time import monotonic, time_ns
 from typing import Any
 
 from schemas import ids
@@ -18,6 +18,7 @@ from schemas.responses import InferenceResponse
 from schemas.topics import EVENTS, EVENTS_PARTITIONS, FLEET, JOINS, REQUESTS, RESPONSES, USAGE
 from services.aggregator.actions import Actions
 from services.aggregator.handlers import Join
+from services.aggregator.snapshots import Snapshots
 from services.chassis.blobs import InMemoryBlobStore, Outputs
 from services.chassis.clock import LogClock
 from services.chassis.fleet import FleetPublisher, FleetView
@@ -25,7 +26,7 @@ from services.chassis.kafka.in_memory import InMemoryKafka
 from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.stream import BatchHandler, Stream
-from services.chassis.kafka.types import ConsumerSettings, Outgoing, Record, TopicPartition
+from services.chassis.kafka.types import ConsumerSettings, Outgoing, Record
 from services.chassis.metrics import Metrics
 from services.orchestrator.domain.door import Announcement, Door
 from services.orchestrator.gate import Gate
@@ -34,6 +35,7 @@ from tests.unit.orchestrator.test_admission import FakeCatalog
 from tests.unit.orchestrator.test_handlers import FakeConfig
 
 MAX_OPEN_RUNS = 10
+WINDOW_MS = 3_600_000
 TASKS = "inference-tasks-llm"
 
 
@@ -68,7 +70,8 @@ class Plane:
         actions = Actions(
             clock=clock, producer=self.producer, outputs=self.outputs, requests=self, stopper=self, metrics=Metrics()
         )
-        join = Join(actions, window_ms=3_600_000, clock=clock, producer=self.producer)
+        snapshots = Snapshots(InMemoryBlobStore(), WINDOW_MS, monotonic)
+        join = Join(actions, window_ms=WINDOW_MS, clock=clock, producer=self.producer, snapshots=snapshots)
         self.stream("join", EVENTS, join, join)
         self.spawn(join.tick())
 
@@ -78,14 +81,10 @@ class Plane:
         self.spawn(FleetPublisher(self.producer, clock, announcement, interval_s=0.02).run())
 
     def stream(self, group: str, topic: str, handler: BatchHandler, join: Join | None = None) -> None:
-        async def on_assigned(partitions: frozenset[TopicPartition]) -> None:
-            if join is not None:
-                await join.on_assigned(partitions, stream.consumer)
-
         settings = ConsumerSettings(group=group, topics=(topic,))
         stream = Stream(
             lambda listener: self.kafka.consumer(settings, listener), self.producer, handler,
-            commit_interval_s=0.01, on_assigned=on_assigned,
+            commit_interval_s=0.01, state=join,
         )  # fmt: skip
         self.spawn(stream.run())
 
