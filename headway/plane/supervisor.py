@@ -33,7 +33,10 @@ KAFKA_RESTARTS = 5
 
 
 class Backoff:
-    """Seconds to wait before a part is started again: 0.5 doubled up to 10, from anew after 30 s of health."""
+    """Seconds to wait before a part is started again: 0.5 doubled up to 10, from anew after 30 s of health.
+
+    One that ended in order was stopped by somebody who wants it back, and did not fail.
+    """
 
     FIRST_S, LAST_S, HEALTHY_S = 0.5, 10.0, 30.0
 
@@ -42,8 +45,8 @@ class Backoff:
         self.in_a_row = 0
         """Ends without 30 s of health between them."""
 
-    def after(self, lived_s: float) -> float:
-        if lived_s >= self.HEALTHY_S:
+    def after(self, lived_s: float, *, in_order: bool = False) -> float:
+        if in_order or lived_s >= self.HEALTHY_S:
             self._next_s, self.in_a_row = self.FIRST_S, 0
         self.in_a_row += 1
         delay_s = self._next_s
@@ -193,7 +196,7 @@ class Plane:
         started = time.monotonic()
         while True:
             code = await server.wait()
-            delay_s = backoff.after(time.monotonic() - started)
+            delay_s = backoff.after(time.monotonic() - started, in_order=code == 0)
             if backoff.in_a_row > restarts:
                 self._give_up(server, code)
             self._report(server, "restarting", f"ended with {describe_exit(code)}, again in {delay_s:.1f} s")

@@ -16,6 +16,12 @@ def test_it_begins_anew_after_thirty_healthy_seconds() -> None:
     assert backoff.after(lived_s=1) == 1
 
 
+def test_it_does_not_count_an_orderly_end_as_a_failure() -> None:
+    backoff = Backoff()
+    assert [backoff.after(lived_s=1, in_order=True) for _ in range(3)] == [0.5, 0.5, 0.5]
+    assert [backoff.after(lived_s=1) for _ in range(2)] == [1, 2]
+
+
 def test_it_counts_ends_in_a_row() -> None:
     backoff = Backoff()
     for lived_s in (1, 29.9, 2):
