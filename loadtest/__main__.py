@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +14,18 @@ from headway.plane.errors import PlaneError
 from loadtest.context import BROKEN, Context, Scenario
 from loadtest.generator import Load
 from loadtest.measure import machine
+from loadtest.nemesis import clocks
 from loadtest.plane import plane
-from loadtest.scenarios import fanout, floor
+from loadtest.scenarios import chaos, fanout, floor, flush, freeze, rolling
 from schemas.durations import parse_duration_ms
 
 SCENARIOS = {
     "floor": Scenario(floor.run),
     "fanout": Scenario(fanout.run),
+    "rolling": Scenario(rolling.run),
+    "flush": Scenario(flush.run),
+    "freeze": Scenario(freeze.run),
+    "chaos": Scenario(chaos.run, chaos.REPLICAS, chaos.CONFIG, clocks.environment()),
 }
 
 out = Console()
@@ -33,6 +39,8 @@ def main(
     duration: Annotated[str, typer.Option(help="How long, like 20s.")] = "20s",
     seed: Annotated[int, typer.Option(help="Of the arrivals.")] = 0,
     home: Annotated[Path | None, typer.Option(help="Home of a plane that is up; else one is started.")] = None,
+    requests: Annotated[int | None, typer.Option(min=1, help="How many, where a scenario counts them.")] = None,
+    faults: Annotated[int | None, typer.Option(min=0, help="How many, where a scenario makes some.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the figures.")] = None,
 ) -> None:
     """Example: python -m loadtest fanout --concurrency 64 --duration 20s --json out.json"""
@@ -43,7 +51,7 @@ def main(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     try:
-        figures = asyncio.run(_run(scenario, load, home))
+        figures = asyncio.run(_run(scenario, load, home, requests, faults))
     except PlaneError as error:
         told.print(f"loadtest: {error}", style="red", markup=False)
         raise typer.Exit(1) from None
@@ -55,12 +63,24 @@ def main(
         raise typer.Exit(1)
 
 
-async def _run(scenario: str, load: Load, home: Path | None) -> dict[str, Any]:
+async def _run(
+    scenario: str, load: Load, home: Path | None, requests: int | None, faults: int | None
+) -> dict[str, Any]:
     chosen = SCENARIOS[scenario]
-    async with plane(home, chosen.replicas) as its_home:
-        figures = await chosen.run(Context(load, its_home, lambda text: told.print(text, markup=False)))
+    async with plane(home, chosen) as its_home:
+        figures = await chosen.run(Context(load, its_home, say, requests, faults))
+    if home is None:
+        if figures.get(BROKEN):
+            say(f"loadtest: logs and data are in {its_home}")
+        else:
+            shutil.rmtree(its_home, ignore_errors=True)
     settings = {"rate_per_s": load.rate_per_s, "concurrency": load.concurrency if load.rate_per_s is None else None}
     return {"scenario": scenario, "machine": machine(), **settings, **figures}
+
+
+def say(text: str) -> None:
+    """Tells people what goes on."""
+    told.print(text, markup=False)
 
 
 def _show(figures: dict[str, Any]) -> None:
