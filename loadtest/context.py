@@ -8,6 +8,7 @@ from typing import Any
 from headway.plane.endpoints import Endpoints, load_endpoints
 from loadtest.generator import Load
 
+CONFIG = Path(__file__).parent / "config"
 BROKEN = "broken"
 """The key under which a scenario tells which promises were not kept: the command then ends with exit code 1."""
 
@@ -19,6 +20,9 @@ class Context:
     load: Load
     home: Path
     say: Callable[[str], None]
+    requests: int | None = None
+    faults: int | None = None
+    """How many to make; None: as many as the scenario thinks fit."""
 
     @property
     def endpoints(self) -> Endpoints:
@@ -33,6 +37,9 @@ class Scenario:
     run: Callable[[Context], Awaitable[dict[str, Any]]]
     replicas: Mapping[str, int] = field(default_factory=dict)
     """How many instances of a service, if not one."""
+    config: Path = CONFIG
+    env: Mapping[str, str] = field(default_factory=dict)
+    """For its services."""
 
 
 def broken(**promises: bool) -> dict[str, list[str]]:

@@ -2,27 +2,45 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 from headway.cli.embedded import EmbeddedPlane
 from headway.plane.endpoints import load_endpoints
-
-CONFIG = Path(__file__).parent / "config"
+from headway.plane.supervisor import Progress
+from loadtest.context import Scenario
 
 
 @asynccontextmanager
-async def plane(home: Path | None, replicas: Mapping[str, int]) -> AsyncIterator[Path]:
-    """The home of a plane that is up; without one, of a new plane with `loadtest/config` and so many instances."""
+async def plane(home: Path | None, scenario: Scenario) -> AsyncIterator[Path]:
+    """The home of a plane that is up; without one, of a new plane as the scenario wants it, in a temporary home.
+
+    The home stays: whoever finds nothing wrong removes it.
+    """
     if home is not None:
         load_endpoints(home)
         yield home
         return
-    with tempfile.TemporaryDirectory(prefix="headway-loadtest-") as folder:
-        own = EmbeddedPlane(Path(folder), CONFIG, lambda *_: None, ports="auto", replicas=replicas)
-        try:
-            await own.start()
-            yield Path(folder)
-        finally:
-            await asyncio.shield(own.stop())
+    folder = Path(tempfile.mkdtemp(prefix="headway-loadtest-"))
+    own = EmbeddedPlane(
+        folder, scenario.config, _teller(folder), ports="auto", replicas=scenario.replicas, env=scenario.env
+    )
+    try:
+        await own.start()
+        yield folder
+    finally:
+        await asyncio.shield(own.stop())
+
+
+def _teller(home: Path) -> Progress:
+    """What the plane reports, in a log of its own."""
+
+    def tell(part: str, state: str, detail: str) -> None:
+        log = home / "logs" / "plane.log"
+        log.parent.mkdir(exist_ok=True)
+        with log.open("a", encoding="utf-8") as file:
+            file.write(f"{datetime.now(UTC).isoformat()} {part} {state} {detail}\n")
+
+    return tell

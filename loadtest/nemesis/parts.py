@@ -24,10 +24,15 @@ class Parts:
         return sorted(part for part in self.endpoints().pids if part.partition("-")[0] == service)
 
     def pid(self, part: str) -> int:
-        """Of the process that runs a part now; of a worker by its label: `worker quick`, the oldest of several."""
+        """Of the process that runs a part now, the oldest of several; 0 when there is none."""
+        return next(iter(self.pids(part)), 0)
+
+    def pids(self, part: str) -> list[int]:
+        """Of a part of the plane, or of the workers of a queue by its label: `worker quick`."""
         if part.startswith("worker "):
-            return next(iter(self.workers(part.removeprefix("worker "))), 0)
-        return self.endpoints().pids.get(part, 0)
+            return self.workers(part.removeprefix("worker "))
+        pid = self.endpoints().pids.get(part, 0)
+        return [pid] if pid else []
 
     def workers(self, label: str | None = None) -> list[int]:
         """Processes of the host's workers, all or those of one queue, the oldest first."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Sequence
 
 from loadtest.nemesis.fault import Evidence, until
 from loadtest.nemesis.parts import Parts, is_alive, send, state
@@ -13,23 +14,22 @@ STOP_S = 1.0
 
 async def kill(parts: Parts, part: str) -> Evidence:
     """SIGKILL: the process is gone, and another one takes its place."""
-    pid = parts.pid(part)
-    if not pid or not send(pid, signal.SIGKILL):
+    before = parts.pids(part)
+    if not before or not send(before[0], signal.SIGKILL):
         return Evidence()
-    if not await until(lambda: not is_alive(pid), STOP_S):
+    if not await until(lambda: not is_alive(before[0]), STOP_S):
         return Evidence()
-    successor = await _successor(parts, part, pid)
-    return Evidence(f"pid {pid} is gone, pid {successor} came") if successor else Evidence()
+    successor = await _successor(parts, part, before)
+    return Evidence(f"pid {before[0]} is gone, pid {successor} came") if successor else Evidence()
 
 
-async def _successor(parts: Parts, part: str, before: int) -> int:
-    """A process that runs the part, and is not the old one."""
+async def _successor(parts: Parts, part: str, before: Sequence[int]) -> int:
+    """A process that runs the part, and did not before; 0 when none comes."""
 
-    def came() -> bool:
-        now = parts.pid(part)
-        return now not in (0, before) and is_alive(now)
+    def new() -> int:
+        return next((pid for pid in parts.pids(part) if pid not in before and is_alive(pid)), 0)
 
-    return parts.pid(part) if await until(came, RETURN_S) else 0
+    return new() if await until(lambda: bool(new()), RETURN_S) else 0
 
 
 async def freeze(parts: Parts, part: str, for_s: float) -> Evidence:

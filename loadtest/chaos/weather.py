@@ -1,0 +1,64 @@
+"""What the nemesis asks of the clients for a while: requests scripted, repeated, contradicted or cancelled."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+from loadtest.nemesis.fault import Evidence, until
+
+TOUCHED_WITHIN_S = 20.0
+
+
+class Mood(StrEnum):
+    """One way in which requests are not as usual."""
+
+    ENGINE_FAILING = "engine-failing"
+    ENGINE_HANGING = "engine-hanging"
+    ENGINE_SLOW = "engine-slow"
+    LARGE = "large"
+    REPEATED = "repeated"
+    CONFLICTING = "conflicting"
+    CANCELLED_BEFORE = "cancelled-before"
+    CANCELLED_AFTER = "cancelled-after"
+
+
+SCRIPTS = frozenset({Mood.ENGINE_FAILING, Mood.ENGINE_HANGING, Mood.ENGINE_SLOW, Mood.LARGE})
+"""Moods that choose the pipeline, and tell its engine what to do."""
+
+
+class Weather:
+    """The moods of the moment, and which requests each has touched."""
+
+    def __init__(self) -> None:
+        self._touched: defaultdict[Mood, list[list[str]]] = defaultdict(list)
+
+    def moods(self, number: int) -> list[Mood]:
+        """Those for request `number`. Moods that script a request take turns, for it can follow only one."""
+        scripts = [mood for mood in Mood if self._touched[mood] and mood in SCRIPTS]
+        others = [mood for mood in Mood if self._touched[mood] and mood not in SCRIPTS]
+        return [*others, scripts[number % len(scripts)]] if scripts else others
+
+    def touch(self, mood: Mood, request_id: str) -> None:
+        """This request was made as the mood asks."""
+        for touched in self._touched[mood]:
+            touched.append(request_id)
+
+    @contextmanager
+    def of(self, mood: Mood) -> Iterator[list[str]]:
+        """Puts a mood in force; the list fills with the requests that it touches."""
+        touched: list[str] = []
+        self._touched[mood].append(touched)
+        try:
+            yield touched
+        finally:
+            self._touched[mood] = [other for other in self._touched[mood] if other is not touched]
+
+
+async def hold(weather: Weather, mood: Mood, for_s: float) -> Evidence:
+    """A mood for a while, and until it has touched a request; the log must show it for one of them."""
+    with weather.of(mood) as touched:
+        await asyncio.sleep(for_s)
+        await until(lambda: bool(touched), TOUCHED_WITHIN_S)
+    return Evidence(expected=tuple(f"{mood} {request_id}" for request_id in touched))
