@@ -12,7 +12,7 @@ from schemas.topics import EVENTS
 from services.aggregator.actions import Actions, Decided
 from services.aggregator.domain.decisions import Decision
 from services.aggregator.domain.fold import FoldTooOldError, LogRecord, fold
-from services.aggregator.domain.packing import open_run
+from services.aggregator.domain.packing import adopt, open_run
 from services.aggregator.domain.snapshot import SnapshotRef
 from services.aggregator.domain.state import Partition
 from services.aggregator.domain.timers import Timers
@@ -137,8 +137,15 @@ class Join:
         while True:
             await asyncio.sleep(SNAPSHOT_CHECK_S)
             for partition, owned in list(self.owned.items()):
-                await self._snapshots.write(partition, owned.version, owned.trail)
+                await self.snapshot(partition, owned)
             await self._snapshots.delete_unneeded()
+
+    async def snapshot(self, partition: int, owned: Owned) -> None:
+        """Writes one of this partition if it is due. Runs to which nothing happens meanwhile stay packed."""
+        before = owned.version
+        packed = await self._snapshots.write(partition, before, owned.trail)
+        if packed is not None:
+            owned.state = adopt(owned.state, before.state, packed)
 
     def open_runs(self) -> dict[int, int]:
         """Open runs by partition, where the state is the present."""

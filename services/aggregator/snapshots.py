@@ -1,18 +1,21 @@
 """Snapshots of a partition's state: written beside the work, named by commits, loaded by the next owner."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
+from immutables import Map
+
 from schemas.base import BlobRef
+from services.aggregator.domain.packing import pack
 from services.aggregator.domain.snapshot import SnapshotRef, UnusableSnapshotError, decode, encode
-from services.aggregator.domain.state import Partition
+from services.aggregator.domain.state import PackedRun, Partition, Run
 from services.chassis.blobs import BlobMissingError, BlobUnavailableError
 from services.chassis.logging import log
 
-EVERY_RECORDS = 50_000
-"""How many records a new owner may have to fold: about three seconds of work."""
+EVERY_RECORDS = 20_000
+"""How many records a new owner may have to fold: about two seconds of work."""
 EVERY_S = 30.0
 MAX_SHARE = 0.05
 """How much of the time may go into writing: a large state is written less often."""
@@ -94,21 +97,23 @@ class Snapshots:
             log.warning("snapshot_not_loaded", partition=partition, as_of=ref.as_of, exc_info=error)
             return None
 
-    async def write(self, partition: int, version: Version, trail: Trail) -> None:
-        """Writes one if it is due, in slices."""
+    async def write(self, partition: int, version: Version, trail: Trail) -> Partition | None:
+        """Writes one if it is due, in slices; the state with every run packed, or None."""
         began = self._monotonic()
         if not trail.is_due(version.offset, began):
-            return
-        content = await _encode_in_slices(partition, version)
+            return None
+        packed = await _pack_in_slices(version.state)
+        content = await _join_in_slices(encode(packed, partition, version.offset))
         try:
             ref = await self._store.put(content)
         except BlobUnavailableError as error:
             log.warning("snapshot_not_written", partition=partition, exc_info=error)
         else:
             trail.refs.append(SnapshotRef(as_of=version.offset, blob=ref))
-            trail.newest = version
+            trail.newest = Version(version.offset, packed)
         trail.written_at_s = self._monotonic()
         trail.took_s = trail.written_at_s - began
+        return packed
 
     def unneeded(self, blobs: list[BlobRef]) -> None:
         """No commit names these any more."""
@@ -124,10 +129,19 @@ class Snapshots:
                 log.warning("snapshot_not_deleted", exc_info=error)
 
 
-async def _encode_in_slices(partition: int, version: Version) -> bytes:
-    pieces: list[bytes] = []
-    for piece in encode(version.state, partition, version.offset):
-        pieces.append(piece)
-        if len(pieces) % SLICE == 0:
+async def _pack_in_slices(state: Partition) -> Partition:
+    packed: dict[str, Run | PackedRun] = {}
+    for run_id, run in state.open.items():
+        packed[run_id] = pack(run)
+        if len(packed) % SLICE == 0:
             await asyncio.sleep(PAUSE_S)
-    return b"".join(pieces)
+    return replace(state, open=Map(packed))
+
+
+async def _join_in_slices(pieces: Iterable[bytes]) -> bytes:
+    joined: list[bytes] = []
+    for piece in pieces:
+        joined.append(piece)
+        if len(joined) % SLICE == 0:
+            await asyncio.sleep(0)
+    return b"".join(joined)

@@ -1,7 +1,7 @@
 """An open run as bytes, and back: how snapshots hold it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -46,6 +46,18 @@ def pack(run: Run | PackedRun) -> PackedRun:
     body = _Body(run.started, run.steps, run.outcome)
     packed = _BODY.dump_json(body, exclude={"started": {"graph"}}, exclude_defaults=True)
     return PackedRun(run.next_due, run.graph_digest, packed)
+
+
+def adopt(live: Partition, before: Partition, packed: Partition) -> Partition:
+    """The live state with those runs packed to which nothing has happened since `before`, of which `packed` was made.
+
+    A run that waits takes a tenth of the memory then, and nothing of a garbage collection.
+    """
+    runs = live.open.mutate()
+    for run_id, run in packed.open.items():
+        if runs.get(run_id) is before.open[run_id]:
+            runs[run_id] = run
+    return replace(live, open=runs.finish())
 
 
 def unpack(packed: PackedRun, plans: Mapping[str, Plan]) -> Run:

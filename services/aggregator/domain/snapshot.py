@@ -62,7 +62,10 @@ class _Header(Contract):
 
 
 def encode(state: Partition, partition: int, as_of: int) -> Iterator[bytes]:
-    """The snapshot in pieces of one entry each, to be joined: whoever asks may pause between them."""
+    """The snapshot in pieces of one entry each, to be joined: whoever asks may pause between them.
+
+    Runs that are packed already cost next to nothing.
+    """
     yield _line(
         _Header(
             format=FORMAT,

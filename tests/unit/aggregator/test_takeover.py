@@ -10,6 +10,7 @@ from schemas.events import Event, StepCompleted
 from schemas.topics import EVENTS
 from services.aggregator import snapshots as snapshots_module
 from services.aggregator.actions import Actions
+from services.aggregator.domain.state import PackedRun, Run
 from services.aggregator.handlers import Join
 from services.aggregator.snapshots import Snapshots
 from services.chassis.blobs import InMemoryBlobStore, Outputs
@@ -78,8 +79,7 @@ class Owner:
     async def snapshot(self) -> None:
         """Long enough has passed for one, if there is anything new."""
         self.monotonic_s += 100.0
-        owned = self.join.owned[0]
-        await self.snapshots.write(0, owned.version, owned.trail)
+        await self.join.snapshot(0, self.join.owned[0])
 
     async def commit(self, offset: int) -> None:
         """A commit passes `offset`, as the stream makes it."""
@@ -325,6 +325,19 @@ async def test_a_store_that_is_away_is_tried_again_later(partition: Partition) -
     assert owner.join.metadata(TP, 1) != ""
 
 
+async def test_a_run_that_waits_is_kept_packed_from_the_snapshot_on(partition: Partition) -> None:
+    owner = await owner_of(partition)
+    partition.append(started(DIAMOND), started(DIAMOND, request_id="r2"), completed("a"))
+    await owner.fold()
+    await owner.snapshot()
+    runs = owner.join.owned[0].state.open
+    assert {type(run) for run in runs.values()} == {PackedRun}
+    partition.append(completed("b"))
+    assert types(await owner.fold()) == ["StepReady"]
+    await owner.join._tick_due(partition.now + 60_000)
+    assert sorted(record.key or b"" for record in partition.kafka.log(TP)[4:]) == sorted(map(str.encode, runs))
+
+
 async def test_the_fold_goes_on_while_a_snapshot_is_written(
     partition: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +350,8 @@ async def test_the_fold_goes_on_while_a_snapshot_is_written(
     partition.append(completed("a", "r3"))
     await owner.fold()
     await writing
+    kinds = [type(run) for run in owner.join.owned[0].state.open.values()]
+    assert (kinds.count(PackedRun), kinds.count(Run)) == (19, 1), "what has changed meanwhile is as it is now"
     await owner.commit(21)
     second = await owner_of(partition)
     assert second.sought == 20, "it is the state as of when the writing began"
