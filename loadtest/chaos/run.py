@@ -15,7 +15,7 @@ from loadtest.chaos.reader import ResponseFollower, read_all
 from loadtest.chaos.schedule import schedule
 from loadtest.chaos.seen import Seen
 from loadtest.chaos.weather import Weather
-from loadtest.nemesis.fault import Strike
+from loadtest.nemesis.fault import Strike, until
 from loadtest.nemesis.parts import Parts
 from loadtest.nemesis.rubbish import Rubbish, producer
 from schemas import ids
@@ -27,6 +27,7 @@ SETTLE_S = 100.0
 """After the last fault: the longest deadline, its 15 s, and the way through the queues."""
 QUIET_S = 3.0
 """Between the last response and the reading: a second copy would come now."""
+HEALED_WITHIN_S = 60.0
 RECENT = 400
 """Forgeries are of runs that were asked for lately, some of them open and some over."""
 
@@ -38,6 +39,8 @@ class Ran:
     entries: list[Entry]
     strikes: list[Strike]
     seen: Seen
+    healed: bool
+    """Every part of the plane was ready again at the end."""
 
 
 async def ordeal(
@@ -59,7 +62,8 @@ async def ordeal(
     _write(home / "chaos" / "strikes.jsonl", campaign.strikes)
     say("chaos: all is healed; waiting for what is still open")
     await _settle(bootstrap, history.entries)
-    return Ran(history.entries, campaign.strikes, await read_all(bootstrap, home / "logs"))
+    healed = await until(lambda: parts.endpoints().ready, HEALED_WITHIN_S)
+    return Ran(history.entries, campaign.strikes, await read_all(bootstrap, home / "logs"), healed)
 
 
 async def _settle(bootstrap: str, entries: Collection[Entry]) -> None:

@@ -31,7 +31,8 @@ async def run(context: Context) -> dict[str, Any]:
     ran = await ordeal(context.home, plan, faults, context.say)
     verdict = check(ran.entries, ran.seen, ran.strikes)
     _keep(context.home / "chaos" / "anomalies.jsonl", verdict)
-    return {**measured(ran, verdict), **figures(verdict)}
+    found = {**measured(ran, verdict), **figures(verdict), "healed": ran.healed}
+    return found if ran.healed else {**found, BROKEN: [*found[BROKEN], "healed"]}
 
 
 def figures(verdict: Verdict) -> dict[str, Any]:
