@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as Target
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError as ClientError
 from aiokafka.errors import TopicAlreadyExistsError, for_code
@@ -141,6 +141,14 @@ class Admin:
         committed = {target: commit.offset for target, commit in found.items() if commit.offset >= 0}
         ends = await self._ends(partitions)
         return {tp: Lag(committed.get(target), ends[tp]) for tp, target in zip(partitions, targets, strict=True)}
+
+    async def delete_before(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Deletes every record below these offsets, for good: Kafka removes nothing but the beginning of a partition.
+
+        Raises KafkaError, also for an offset past the end.
+        """
+        wanted = {self._target(tp): RecordsToDelete(offset) for tp, offset in offsets.items()}
+        await self._answer(lambda: self._client.delete_records(wanted))
 
     async def _apply(self, plan: "_Plan", replication_factor: int) -> None:
         name = self._connection.topic(plan.topic.name)

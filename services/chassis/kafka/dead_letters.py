@@ -14,10 +14,21 @@ from services.chassis.logging import canonical
 from services.chassis.metrics import Metrics
 
 MAX_MESSAGE = 500
+MAX_DIGITS = 19
 LENGTH_BYTES = 8
 """What a longer value adds to its own length prefix, at most."""
 
+ADDED = frozenset({
+    headers.X_ERROR_CLASS, headers.X_ERROR_MESSAGE, headers.X_ORIGINAL_TOPIC, headers.X_ORIGINAL_PARTITION,
+    headers.X_ORIGINAL_OFFSET, headers.X_FIRST_TIMESTAMP, headers.X_TASK_ID, headers.X_ATTEMPT, headers.X_CUT_FROM,
+})  # fmt: skip
+"""Headers that a letter has and its record had not."""
+
 Headers = tuple[tuple[str, bytes], ...]
+
+
+class OriginalLostError(ValueError):
+    """A letter does not hold its record whole; the message says what is missing."""
 
 
 class DeadLetters:
@@ -50,6 +61,28 @@ def dead_letter(
     kept = tuple((name, value) for name, value in record.headers if name.lower() not in replaced)
     letter = Outgoing(record.topic + DEAD_LETTER_SUFFIX, record.value, record.key, kept + why)
     return letter if record_bytes(letter) <= max_record_bytes(letter.topic) else _cut(letter, why)
+
+
+def original(letter: Record) -> Record:
+    """The record a letter was made of, but for its credentials. Raises OriginalLostError."""
+    if (size := letter.header(headers.X_CUT_FROM)) is not None:
+        raise OriginalLostError(f"the letter was cut: the original had {size[:MAX_DIGITS]} bytes")
+    if letter.value is None and (why := letter.header(headers.X_UNREADABLE)) is not None:
+        raise OriginalLostError(f"the original could not be read from the log: {why[:MAX_MESSAGE]}")
+    names = (headers.X_ORIGINAL_PARTITION, headers.X_ORIGINAL_OFFSET, headers.X_FIRST_TIMESTAMP)
+    partition, offset, timestamp = (_number(letter, name) for name in names)
+    topic = letter.topic.removesuffix(DEAD_LETTER_SUFFIX)
+    if letter.header(headers.X_ORIGINAL_TOPIC) != topic:
+        raise OriginalLostError(f"header {headers.X_ORIGINAL_TOPIC!r} does not name {topic}")
+    kept = tuple((name, value) for name, value in letter.headers if name.lower() not in ADDED)
+    return Record(topic, partition, offset, timestamp, letter.key, letter.value, kept)
+
+
+def _number(letter: Record, name: str) -> int:
+    text = letter.header(name) or ""
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
+        raise OriginalLostError(f"header {name!r} is no number")
+    return int(text)
 
 
 def _explain(

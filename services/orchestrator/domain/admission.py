@@ -117,6 +117,15 @@ def refuse(record: RequestRecord, catalog: Catalog, error: ErrorDetail) -> RunRe
     return _rejected(*opened, error) if isinstance(opened, tuple) else opened
 
 
+def request_id_of(record: RequestRecord) -> str:
+    """The id under which a record is admitted, or would be were the rest of it in order."""
+    texts = {name: value.decode(errors="replace") for name, value in record.headers}
+    try:
+        return _request_id(record, _body(record, texts), texts)
+    except (UndecodableError, RefusedError):
+        return _request_id(record, {}, texts)
+
+
 def _open(record: RequestRecord, catalog: Catalog) -> Opened | RunRejected | Undeliverable:
     """Who asks, and what; or what becomes of a request of which that cannot be read."""
     try:

@@ -158,6 +158,24 @@ async def test_lag_is_told_for_every_partition_also_without_a_commit(admin: Admi
         await producer.stop()
 
 
+async def test_the_beginning_of_a_partition_is_deleted_and_nothing_else(admin: Admin, connection: Connection) -> None:
+    await admin.reconcile([LETTERS], 1)
+    producer = AioKafkaProducer(connection)
+    await producer.start()
+    await producer.send_all([Outgoing("letters", b"%d" % number, partition=number % 2) for number in range(6)])
+    await producer.stop()
+    await admin.delete_before({TopicPartition("letters", 1): 2})
+    consumer = AioKafkaConsumer(connection, ConsumerSettings(None, ("letters",)), Journal())
+    await consumer.start()
+    try:
+        left = await collect(consumer, 4)
+        assert sorted(record.value or b"" for record in left) == [b"0", b"2", b"4", b"5"]
+    finally:
+        await consumer.stop()
+    with pytest.raises(KafkaError, match="OffsetOutOfRange"):
+        await admin.delete_before({TopicPartition("letters", 0): 4})
+
+
 async def test_no_broker_is_one_clear_error() -> None:
     with pytest.raises(KafkaError, match=r"cannot reach Kafka at 127\.0\.0\.1:1"):
         await Admin(Connection("127.0.0.1:1")).start()

@@ -53,7 +53,7 @@ def test_the_commands_are_the_documented_ones() -> None:
     assert {" ".join(command) for command in all_commands()} == {
         "up", "demo", "serve", "worker", "submit", "lag", "doctor", "init",
         "run show", "run watch", "run cancel",
-        "topics list", "topics apply", "topics describe", "dlq list", "dlq show",
+        "topics list", "topics apply", "topics describe", "dlq list", "dlq show", "dlq replay", "dlq drop",
         "config validate", "config diff", "config apply", "config history", "config rollback",
         "pipelines list", "pipelines graph", "models list", "models try",
     }  # fmt: skip
