@@ -82,12 +82,20 @@ class Join:
         """Set at every assignment."""
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], consumer: Consumer) -> None:
-        """Each partition's state, from as near to its commit as one can be had; silent up to the commit."""
+        """Each partition's state, from as near to its commit as one can be had; silent up to the commit.
+
+        All at once: a store that does not answer must not use up the session one partition after another.
+        """
         commits = await consumer.committed(partitions)
         begins = await consumer.beginning_offsets(partitions)
         ends = await consumer.end_offsets(partitions)
-        for tp in sorted(partitions):
-            owned = await self._resume(tp.partition, commits.get(tp, Commit(begins[tp])), begins[tp], ends[tp])
+        resumed = await asyncio.gather(
+            *(
+                self._resume(tp.partition, commits.get(tp, Commit(begins[tp])), begins[tp], ends[tp])
+                for tp in partitions
+            )
+        )
+        for tp, owned in zip(partitions, resumed, strict=True):
             consumer.seek(tp, owned.position)
             self.owned[tp.partition] = owned
         self._left.clear()
