@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 from loadtest.context import Context, broken
-from loadtest.ledger import Ledger
+from loadtest.ledger import following
 from loadtest.nemesis import store
 from loadtest.nemesis.parts import Parts
 from loadtest.steady import rate_per_s, steady
@@ -20,7 +20,7 @@ DEADLINE_S = 20.0
 
 async def run(context: Context) -> dict[str, Any]:
     """Keys: `flushes` that were answered, and the ledger's."""
-    async with Ledger(context.endpoints.kafka, DEADLINE_S) as ledger:
+    async with following(context.endpoints.kafka, DEADLINE_S) as ledger:
         flushes = await steady(context, ledger, DURATION_S, DEADLINE_S, lambda: _flush(context))
     verdict = ledger.verdict()
     return {

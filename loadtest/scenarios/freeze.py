@@ -7,7 +7,7 @@ import asyncio
 from typing import Any, NamedTuple
 
 from loadtest.context import Context, broken
-from loadtest.ledger import Ledger
+from loadtest.ledger import following
 from loadtest.nemesis import store
 from loadtest.nemesis.fault import now_ms
 from loadtest.nemesis.parts import Parts
@@ -29,7 +29,7 @@ class Frozen(NamedTuple):
 
 async def run(context: Context) -> dict[str, Any]:
     """Keys: `goodput_per_s{before,during,after}`, `evidence`, and the ledger's."""
-    async with Ledger(context.endpoints.kafka, DEADLINE_S) as ledger:
+    async with following(context.endpoints.kafka, DEADLINE_S) as ledger:
         duration_s = BEFORE_S + FREEZE_S + AFTER_S
         frozen = await steady(context, ledger, duration_s, DEADLINE_S, lambda: _freeze(context))
     verdict = ledger.verdict()

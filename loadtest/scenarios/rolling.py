@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadtest.context import Context, broken
-from loadtest.ledger import Ledger, latencies_ms
+from loadtest.ledger import following, latencies_ms
 from loadtest.nemesis.fault import now_ms, until
 from loadtest.nemesis.parts import Parts, send
 from loadtest.steady import rate_per_s, steady
@@ -39,10 +39,10 @@ async def run(context: Context) -> dict[str, Any]:
 async def roll(context: Context, runs: int) -> dict[str, Any]:
     """Restarts every service for as long as so many runs take to come."""
     duration_s = runs / rate_per_s(context)
-    async with Ledger(context.endpoints.kafka, DEADLINE_S) as ledger:
+    async with following(context.endpoints.kafka, DEADLINE_S) as ledger:
         restarts = await steady(context, ledger, duration_s, DEADLINE_S, lambda: _restarts(context, duration_s))
     verdict = ledger.verdict()
-    met = [e for e in ledger.entries.values() if any(e.overlaps(r.began_ms, r.ready_ms) for r in restarts)]
+    met = [e for e in ledger.entries if any(e.overlaps(r.began_ms, r.ready_ms) for r in restarts)]
     return {
         **verdict,
         "rate_per_s": rate_per_s(context),
