@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -226,7 +227,15 @@ class FoldMachine(RuleBasedStateMachine):
         """Another broker leads, whose clock is behind."""
         self.now -= back_ms
 
-    @rule()
+    @rule(data=st.data(), fate=st.sampled_from(["crash", "zombie", "silence"]))
+    def suffer(self, data: st.DataObject, fate: str) -> None:
+        if fate == "crash":
+            self.crash()
+        elif fate == "zombie":
+            self.wake_a_zombie(data)
+        else:
+            self.nobody_speaks_but_the_clock()
+
     def crash(self) -> None:
         """A successor reads the same bytes, and goes on from what it makes of them."""
         rebuilt = Partition.empty(WINDOW_MS)
@@ -237,7 +246,6 @@ class FoldMachine(RuleBasedStateMachine):
         assert rebuilt == self.partition
         self.partition = rebuilt
 
-    @rule(data=st.data())
     def wake_a_zombie(self, data: st.DataObject) -> None:
         """Whoever stopped at some record and goes on from there comes to the same state and decisions."""
         start = data.draw(st.integers(0, len(self.records)))
@@ -247,7 +255,6 @@ class FoldMachine(RuleBasedStateMachine):
             assert decisions == decided
         assert partition == self.partition
 
-    @rule()
     def nobody_speaks_but_the_clock(self) -> None:
         """From here on there are only ticks, each when it is due: every open run ends by its deadline."""
         for run_id in self.partition.open:
@@ -284,3 +291,4 @@ class FoldMachine(RuleBasedStateMachine):
 
 
 TestFold = FoldMachine.TestCase
+TestFold.settings = settings(max_examples=2 * settings().max_examples)
