@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import shutil
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from loadtest.generator import Load
 from loadtest.measure import machine
 from loadtest.nemesis import clocks
 from loadtest.plane import plane
-from loadtest.scenarios import chaos, fanout, floor, flush, freeze, rolling
+from loadtest.scenarios import chaos, fanout, floor, flush, freeze, open_runs, rolling
 from schemas.durations import parse_duration_ms
 
 SCENARIOS = {
@@ -25,6 +26,7 @@ SCENARIOS = {
     "rolling": Scenario(rolling.run),
     "flush": Scenario(flush.run),
     "freeze": Scenario(freeze.run),
+    "open_runs": Scenario(open_runs.run, replicas={"aggregator": 2}),
     "chaos": Scenario(chaos.run, chaos.REPLICAS, chaos.CONFIG, clocks.environment()),
 }
 
@@ -44,6 +46,7 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the figures.")] = None,
 ) -> None:
     """Example: python -m loadtest fanout --concurrency 64 --duration 20s --json out.json"""
+    logging.disable(logging.WARNING)  # what clients say of a broker that is away on purpose
     if scenario not in SCENARIOS:
         raise typer.BadParameter(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
     try:

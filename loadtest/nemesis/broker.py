@@ -3,14 +3,19 @@
 import asyncio
 import signal
 
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
 from headway.plane.ports import HOST
 from headway.plane.probes import kafka_answers
 from loadtest.nemesis.fault import Evidence, until, until_answer
 from loadtest.nemesis.parts import Parts, send, state
+from schemas.topics import EVENTS
 
 GONE_S = 20.0
 """An orderly stop may take that long."""
 RETURN_S = 90.0
+LEADS_MS = 1_000
 
 
 def port(parts: Parts) -> int:
@@ -25,8 +30,7 @@ async def restart(parts: Parts, how: signal.Signals) -> Evidence:
         return Evidence()
     refused = await until_answer(lambda: _refuses(at), GONE_S)
     back = await until(lambda: parts.pid("kafka") not in (0, pid), RETURN_S)
-    serves = back and await until_answer(lambda: kafka_answers(at), RETURN_S)
-    if not (refused and serves):
+    if not (refused and back and await _serves(parts)):
         return Evidence()
     return Evidence(f"{how.name}: port {at} was refused, pid {pid} became {parts.pid('kafka')}")
 
@@ -42,10 +46,26 @@ async def freeze(parts: Parts, for_s: float) -> Evidence:
         await asyncio.sleep(for_s)
     finally:
         send(pid, signal.SIGCONT)
-    serves = await until_answer(lambda: kafka_answers(at), RETURN_S)
-    if not (stopped and silent and serves):
+    if not (await _serves(parts) and stopped and silent):
         return Evidence()
     return Evidence(f"pid {pid} in state T for {for_s:g} s, port {at} did not answer")
+
+
+async def _serves(parts: Parts) -> bool:
+    """Whether it comes back as more than an open port: a broker that was away leads no partition for a while."""
+    return await until_answer(lambda: _leads(parts.endpoints().kafka), RETURN_S)
+
+
+async def _leads(bootstrap: str) -> bool:
+    """Every partition of the events topic tells its end, which only a leader knows."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, request_timeout_ms=LEADS_MS)
+    try:
+        async with asyncio.timeout(2 * LEADS_MS / 1_000), consumer:
+            await consumer.topics()
+            partitions = [TopicPartition(EVENTS, each) for each in consumer.partitions_for_topic(EVENTS) or ()]
+            return bool(partitions) and len(await consumer.end_offsets(partitions)) == len(partitions)
+    except (KafkaError, OSError, TimeoutError):
+        return False
 
 
 async def _refuses(at: int) -> bool:

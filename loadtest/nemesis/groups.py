@@ -1,14 +1,17 @@
 """A rebalance storm: members that join a consumer group, take partitions, do nothing with them, and leave."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 
 from loadtest.nemesis.fault import Evidence
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer
 from services.chassis.kafka.connection import Connection
-from services.chassis.kafka.types import ConsumerSettings, TopicPartition
+from services.chassis.kafka.types import ConsumerSettings, KafkaError, TopicPartition
 
 POLL_S = 0.2
+ATTEMPTS = 6
+"""Each gives up after at most half a minute."""
 TAKEN_S = 20.0
 """A rebalance waits for the slowest member, who may be frozen."""
 
@@ -43,13 +46,24 @@ async def storm(
     return Evidence(f"{joins} strangers were given {', '.join(map(str, taken))} partitions of {topic}")
 
 
+async def _joined(connection: Connection, settings: ConsumerSettings, intruder: Intruder) -> AioKafkaConsumer:
+    """Tries again while there is no broker: faults overlap."""
+    for _ in range(ATTEMPTS - 1):
+        consumer = AioKafkaConsumer(connection, settings, intruder)
+        with contextlib.suppress(KafkaError):
+            await consumer.start()
+            return consumer
+    consumer = AioKafkaConsumer(connection, settings, intruder)
+    await consumer.start()
+    return consumer
+
+
 async def _visit(
     bootstrap: str, group: str, topic: str, stay_s: float, lanes: Mapping[str, tuple[tuple[int, ...], ...]]
 ) -> int:
     intruder = Intruder()
     settings = ConsumerSettings(group=group, topics=(topic,), lanes=lanes)
-    consumer = AioKafkaConsumer(Connection(bootstrap, client_id="intruder"), settings, intruder)
-    await consumer.start()
+    consumer = await _joined(Connection(bootstrap, client_id="intruder"), settings, intruder)
     loop = asyncio.get_running_loop()
     given_up_at, leaves_at = loop.time() + TAKEN_S, None
     try:
