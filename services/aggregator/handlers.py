@@ -79,7 +79,7 @@ class Join:
         self._left: dict[int, Sequence[Version]] = {}
         """What was just revoked: it often comes back at once, when another member has joined or gone."""
         self.resumed = asyncio.Event()
-        """Set at every assignment."""
+        """Set at every assignment, and when a partition has caught up."""
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], consumer: Consumer) -> None:
         """Each partition's state, from as near to its commit as one can be had; silent up to the commit.
@@ -173,6 +173,8 @@ class Join:
             if owned is None:
                 continue
             owned.position = record.offset + 1
+            if owned.position == owned.end:
+                self.resumed.set()
             try:
                 if decisions := _fold(owned, record):
                     decided.append((record, decisions))

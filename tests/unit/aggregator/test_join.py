@@ -281,7 +281,11 @@ async def test_a_due_timer_gets_a_tick_and_a_past_one_does_not(shell: Shell) -> 
 async def test_open_runs_are_told_only_of_the_present(shell: Shell) -> None:
     await shell.feed(started())
     assert shell.join.open_runs() == {0: 1}
-    shell.join.owned[0].end = shell.offset + 1
-    assert shell.join.open_runs() == {}
+    shell.join.owned[0].end = shell.offset + 2
+    shell.join.resumed.clear()
     await shell.feed(started(request_id="r2"))
-    assert shell.join.open_runs() == {0: 2}
+    assert shell.join.open_runs() == {}
+    assert not shell.join.resumed.is_set()
+    await shell.feed(started(request_id="r3"))
+    assert shell.join.open_runs() == {0: 3}
+    assert shell.join.resumed.is_set()
