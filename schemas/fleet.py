@@ -1,5 +1,6 @@
 """Who is alive and how busy: repeated every few seconds on the fleet topic."""
 
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
@@ -43,6 +44,24 @@ class WorkerStatus(FleetMessage):
     service_ms: float | None = Field(default=None, ge=0, description="Recent mean of engine time a task.")
 
 
+class CircuitState(StrEnum):
+    """Whether an engine may be called."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half-open"
+
+
+class BreakerState(FleetMessage):
+    """The circuit breaker of one (class, backend) on one worker, once its engine has started."""
+
+    type: Literal["breaker-state"] = "breaker-state"
+    model_class: str
+    backend: str
+    state: CircuitState
+    probes: int = Field(default=0, ge=0, description="Half-open: how many tasks it would try now.")
+
+
 class HostStatus(FleetMessage):
     """A host and the worker processes it keeps."""
 
@@ -51,5 +70,5 @@ class HostStatus(FleetMessage):
     restarts: int = Field(default=0, ge=0, description="Workers restarted since the host began.")
 
 
-FleetStatus = ServiceStatus | OpenRuns | WorkerStatus | HostStatus
+FleetStatus = ServiceStatus | OpenRuns | WorkerStatus | BreakerState | HostStatus
 FLEET: TypeAdapter[FleetStatus] = TypeAdapter(Annotated[FleetStatus, Field(discriminator="type")])

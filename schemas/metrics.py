@@ -45,6 +45,12 @@ COLD_START_SECONDS = Metric(
     "Engine start to its first health.",
     ("model_class", "backend", "from"),
 )
+BREAKER_STATE = Metric(
+    "headway_breaker_state",
+    "gauge",
+    "1 for the state the circuit breaker is in: closed, open, half-open.",
+    ("model_class", "backend", "state"),
+)
 TOKENS_TOTAL = Metric(
     "headway_tokens_total",
     "counter",

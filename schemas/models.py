@@ -147,6 +147,18 @@ class Batch(Written):
     max_wait: Duration = 2
 
 
+class BreakerRules(Written):
+    """When a worker's circuit breaker opens, and how it closes again."""
+
+    error_rate: float = Field(default=0.5, gt=0, le=1, description="Share of failed or slow calls that opens it.")
+    min_calls: int = Field(default=5, ge=1, le=100_000, description="Fewer calls within the window open nothing.")
+    window: Duration = 4_000
+    slow_call: Duration | None = Field(default=None, description="Unset: five times the usual time of a call.")
+    pause: Duration = 2_000
+    """Open for so long, before a health check and then probes."""
+    probes: int = Field(default=3, ge=1, le=1_000, description="Good answers in a row that close it.")
+
+
 class Scaling(Written):
     """How many replicas, and when."""
 
@@ -180,6 +192,7 @@ class Backend(Written):
     price: Price = Field(default_factory=Price)
     slots: int | None = Field(default=None, ge=1, le=10_000)
     lanes: Lanes | None = None
+    breaker: BreakerRules | None = None
     scaling: Scaling | None = None
     resources: Resources | None = None
 
@@ -192,6 +205,7 @@ class ModelClass(Written):
     rank: Literal["fast", "slow"] = Field(default="slow", description="Fast classes go first on a shared worker.")
     batch: Batch = Batch()
     lanes: Lanes = Lanes()
+    breaker: BreakerRules = BreakerRules()
     scaling: Scaling = Scaling()
     resources: Resources = Resources()
 
@@ -229,6 +243,7 @@ class Queue(Written):
     rank: Literal["fast", "slow"]
     batch: Batch
     lanes: Lanes
+    breaker: BreakerRules
     scaling: Scaling
     resources: Resources
 
@@ -254,6 +269,7 @@ def queues(model_classes: Mapping[str, ModelClass]) -> Iterator[Queue]:
                 rank=model_class.rank,
                 batch=model_class.batch,
                 lanes=backend.lanes or model_class.lanes,
+                breaker=backend.breaker or model_class.breaker,
                 scaling=backend.scaling or model_class.scaling,
                 resources=backend.resources or model_class.resources,
             )

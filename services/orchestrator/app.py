@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from schemas.fleet import FleetMessage, OpenRuns, ServiceStatus, WorkerStatus
+from schemas.fleet import BreakerState, FleetMessage, OpenRuns, ServiceStatus, WorkerStatus
 from schemas.topics import (
     CONFIG,
     EVENTS_PARTITIONS,
@@ -34,7 +34,8 @@ from services.orchestrator.settings import OrchestratorSettings
 
 FLEET_TAIL = 500
 """Records of the fleet topic to begin with: what still lives repeats itself within seconds."""
-STATUSES_S = 2.0
+STATUSES_S = 0.25
+"""How often they are looked at: an open breaker should be known soon."""
 
 
 def main(config: Path | None = None) -> int:
@@ -109,9 +110,11 @@ def _stream(
 
 
 async def _report(view: FleetView, dispatch: Dispatch) -> None:
-    """Tells dispatch how far the workers are."""
+    """Tells dispatch how far the workers are, and how well."""
     while True:
-        dispatch.on_worker_statuses(view.of(WorkerStatus))
+        workers = view.of(WorkerStatus)
+        dispatch.on_worker_statuses(workers)
+        dispatch.on_breakers(view.stamped(BreakerState), workers)
         await asyncio.sleep(STATUSES_S)
 
 

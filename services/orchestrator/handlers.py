@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from schemas import headers, ids
-from schemas.base import Json, Output
+from schemas.base import Json, LogTime, Output
 from schemas.errors import DeadLetterReason, ErrorCode, ErrorDetail
 from schemas.events import RequestCoordinates, RunRejected, RunStarted, StepCompleted, StepFailed, StepSkipped
-from schemas.fleet import WorkerStatus
+from schemas.fleet import BreakerState, WorkerStatus
 from schemas.graphs import StepKind
 from schemas.joins import StepReady
 from schemas.metrics import REQUESTS_TOTAL
@@ -29,6 +29,7 @@ from services.chassis.logging import canonical, log, reason
 from services.chassis.metrics import Metrics
 from services.orchestrator.domain import steps
 from services.orchestrator.domain.admission import Catalog, RequestRecord, admit, refuse
+from services.orchestrator.domain.components import Components
 from services.orchestrator.domain.outstanding import Outstanding
 from services.orchestrator.domain.placement import place
 from services.orchestrator.gate import Gate
@@ -170,6 +171,7 @@ class Dispatch:
         self._dead_letters = DeadLetters(metrics)
         self._dead_letters.expect([JOINS], DEAD_LETTERED)
         self._outstanding: defaultdict[str, Outstanding] = defaultdict(Outstanding)
+        self._components = Components()
         self._turn = 0
 
     async def handle(self, records: Sequence[Record]) -> Outcomes:
@@ -185,6 +187,12 @@ class Dispatch:
                 by_topic[queue.topic].update(status.committed)
         for topic, committed in by_topic.items():
             self.outstanding(topic).reported(committed)
+
+    def on_breakers(self, breakers: Sequence[tuple[LogTime, BreakerState]], workers: Sequence[WorkerStatus]) -> None:
+        """Learns which components are ill."""
+        now = self._clock.now_ms()
+        if now is not None:
+            self._components.heard(breakers, workers, now)
 
     def outstanding(self, topic: str) -> Outstanding:
         """The tasks that a task topic holds."""
@@ -233,13 +241,12 @@ class Dispatch:
             raise ExpressionError(reason(error)) from None
 
     def _task(self, ready: StepReady, stored: Output) -> Outgoing:
-        queue = steps.route(ready, self._catalog().queues)
-        if queue is None:
-            wanted = f"{ready.target.model_class}.{ready.target.backend or '*'}"
-            message = f"no backend {wanted!r} in the live configuration"
-            return self._event(steps.failed(ready, ErrorCode.ENGINE_UNAVAILABLE, message))
-        outstanding = self.outstanding(queue.topic)
-        partition = place(queue.lanes.of(ready.priority), ready.session, outstanding.of, self._turn)
+        candidates = steps.candidates(ready, self._catalog().queues)
+        route = steps.route(candidates, ready.priority, self._components)
+        if route is None:
+            return self._event(steps.failed(ready, ErrorCode.ENGINE_UNAVAILABLE, steps.nowhere(ready, candidates)))
+        queue, partitions = route
+        partition = place(partitions, ready.session, self.outstanding(queue.topic).of, self._turn)
         self._turn += 1
         task = steps.task(ready, queue, stored.value, stored.ref)
         key, task_id = ready.session or ready.run_id, {headers.TASK_ID: ready.task_id}

@@ -1,14 +1,15 @@
 """What a ready step becomes: a task, or an event the orchestrator appends itself. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from schemas.base import BlobRef, Json, Output
+from schemas.base import BlobRef, Json, Output, Priority
 from schemas.errors import ErrorCode, ErrorDetail
 from schemas.events import StepCompleted, StepFailed, StepSkipped
 from schemas.joins import StepReady
 from schemas.models import Queue
 from schemas.tasks import InferenceTask
+from services.orchestrator.domain.components import Components
 
 
 def skipped(ready: StepReady) -> StepSkipped:
@@ -63,10 +64,24 @@ def _attempt(ready: StepReady) -> dict[str, Any]:
     }
 
 
-def route(ready: StepReady, queues: Mapping[tuple[str, str], Queue]) -> Queue | None:
-    """The queue of the target's class and backend; the class's first backend when none is named."""
+def candidates(ready: StepReady, queues: Mapping[tuple[str, str], Queue]) -> Sequence[Queue]:
+    """The queue of the target's class and backend; every backend's, in their order, when none is named."""
     wanted, backend = ready.target.model_class, ready.target.backend
-    for (model_class, name), queue in queues.items():
-        if model_class == wanted and backend in (None, name):
-            return queue
+    return [queue for (name, of), queue in queues.items() if name == wanted and backend in (None, of)]
+
+
+def route(among: Iterable[Queue], priority: Priority, components: Components) -> tuple[Queue, Sequence[int]] | None:
+    """The first queue that may be given the task, and the partitions for it; None when there is none."""
+    for queue in among:
+        partitions = components.partitions(queue.model_class, queue.backend, queue.lanes.of(priority))
+        if partitions:
+            return queue, partitions
     return None
+
+
+def nowhere(ready: StepReady, among: Sequence[Queue]) -> str:
+    """Why a step cannot be given to anybody."""
+    if not among:
+        return f"no backend '{ready.target.model_class}.{ready.target.backend or '*'}' in the live configuration"
+    names = ", ".join(f"{queue.model_class}.{queue.backend}" for queue in among)
+    return f"the circuit breaker of {names} is open"

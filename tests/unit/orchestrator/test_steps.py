@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from schemas.base import Priority
 from schemas.graphs import Step, StepKind, Target
 from schemas.joins import StepReady
 from schemas.models import ModelsFile, Queue, queues
 from services.orchestrator.domain import steps
+from services.orchestrator.domain.components import Components
 
 MODELS: dict[str, Any] = {
     "embedding": {"backends": [{"name": "local", "engine": {"kind": "simulated"}}]},
@@ -52,8 +54,8 @@ def ready(target: Target) -> StepReady:
     ],
 )
 def test_a_step_goes_to_its_backend_or_to_the_first_one_of_its_class(target: Target, topic: str | None) -> None:
-    queue = steps.route(ready(target), QUEUES)
-    assert (queue.topic if queue else None) == topic
+    found = steps.route(steps.candidates(ready(target), QUEUES), Priority.BATCH, Components())
+    assert (found[0].topic if found else None) == topic
 
 
 def test_a_task_names_its_attempt_and_carries_the_price_of_its_backend() -> None:
