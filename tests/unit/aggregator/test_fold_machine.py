@@ -32,7 +32,7 @@ from tests.unit.aggregator.graphs import graphs
 from tests.unit.aggregator.rules import Life, Rules, told
 
 WINDOW_MS = 60_000
-RUNS = st.sampled_from(["r1", "r2"])
+RUNS = st.sampled_from(["r1", "r2", "r3"])
 DIGESTS = st.sampled_from(["d1"] * 4 + ["d2"])
 DEADLINES_MS = st.sampled_from([900, 5_000, 30_000, 30_000])
 SHIFTS = st.sampled_from([0] * 4 + [-1, 1])
@@ -281,7 +281,7 @@ class FoldMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_same_runs_are_remembered_as_over_and_as_cancelled(self) -> None:
-        for run_id in map(id_of, ("r1", "r2")):
+        for run_id in map(id_of, ("r1", "r2", "r3")):
             for memory, notes in (
                 (self.partition.finished, self.law.finished),
                 (self.partition.cancelled, self.law.cancelled),

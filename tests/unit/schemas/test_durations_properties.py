@@ -44,11 +44,14 @@ anything = st.one_of(
 )
 
 
-@pytest.mark.parametrize("kind", [Duration, Bytes])
-@given(anything)
-def test_anything_else_is_an_error_that_names_what_to_write_or_a_positive_number(kind: object, value: object) -> None:
+ADAPTERS: list[TypeAdapter[int]] = [TypeAdapter(Duration), TypeAdapter(Bytes)]
+
+
+@pytest.mark.parametrize("kind", ADAPTERS, ids=["duration", "size"])
+@given(value=anything)
+def test_anything_else_is_an_error_or_a_positive_number(kind: TypeAdapter[int], value: object) -> None:
     try:
-        found = TypeAdapter(kind).validate_python(value)
+        found = kind.validate_python(value)
     except ValidationError:
         return
     assert type(found) is int
