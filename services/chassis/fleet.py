@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from pydantic import ValidationError
 
 from schemas import headers
-from schemas.fleet import FLEET, FleetMessage, FleetStatus, WorkerStatus
+from schemas.fleet import FLEET, BreakerState, FleetMessage, FleetStatus, WorkerStatus
 from schemas.topics import FLEET as FLEET_TOPIC
 from services.chassis.clock import LogClock
 from services.chassis.kafka.messages import encode, message_type
@@ -126,5 +126,5 @@ def _decode(record: Record) -> FleetStatus | None:
 
 
 def _key(status: FleetStatus) -> tuple[str, ...]:
-    part = (status.model_class, status.backend) if isinstance(status, WorkerStatus) else ()
+    part = (status.model_class, status.backend) if isinstance(status, WorkerStatus | BreakerState) else ()
     return (status.type, status.instance, *part)
