@@ -20,10 +20,8 @@ PASSED_OVER = re.compile(r'"event":"unknown_event_type".*"partition":(\d+),"offs
 async def read_all(bootstrap: str, logs: Path) -> Seen:
     """What the checker needs. The topics must be quiet: the end is where they end now."""
     seen = Seen()
-    async with AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False) as consumer:
-        topics = await consumer.topics()
-        wanted = [name for name in topics if name in _TAKE or name.endswith(DEAD_LETTER_SUFFIX)]
-        async for record in _records(consumer, wanted):
+    async with AIOKafkaConsumer(*await _topics(bootstrap), **_from_the_beginning(bootstrap)) as consumer:
+        async for record in _records(consumer):
             take = _TAKE.get(record.topic, _take_letter)
             take(seen, Place(record.topic, record.partition, record.offset, record.timestamp), record)
     seen.passed_over = passed_over(logs)
@@ -34,9 +32,7 @@ class ResponseFollower:
     """Which requests have a response by now."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._consumer = AIOKafkaConsumer(
-            RESPONSES, bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest"
-        )
+        self._consumer = AIOKafkaConsumer(RESPONSES, **_from_the_beginning(bootstrap))
         self.answered: set[str] = set()
 
     async def __aenter__(self) -> "ResponseFollower":
@@ -60,13 +56,21 @@ def passed_over(logs: Path) -> list[str]:
     return [f"{EVENTS}/{match[1]}/{match[2]}" for match in found if match]
 
 
-async def _records(consumer: AIOKafkaConsumer, topics: list[str]) -> AsyncIterator[Any]:
-    partitions = [TopicPartition(name, p) for name in topics for p in consumer.partitions_for_topic(name) or ()]
-    consumer.assign(partitions)
+async def _topics(bootstrap: str) -> list[str]:
+    """Those with records for the checker."""
+    async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
+        return [name for name in await consumer.topics() if name in _TAKE or name.endswith(DEAD_LETTER_SUFFIX)]
+
+
+def _from_the_beginning(bootstrap: str) -> dict[str, Any]:
+    """Outside any group: every partition is assigned at once."""
+    return {"bootstrap_servers": bootstrap, "auto_offset_reset": "earliest", "enable_auto_commit": False}
+
+
+async def _records(consumer: AIOKafkaConsumer) -> AsyncIterator[Any]:
+    partitions = consumer.assignment()
     ends: dict[TopicPartition, int] = await consumer.end_offsets(partitions)
     begins: dict[TopicPartition, int] = await consumer.beginning_offsets(partitions)
-    for partition in partitions:
-        consumer.seek(partition, begins[partition])
     behind = {partition for partition in partitions if begins[partition] < ends[partition]}
     while behind:
         batches = await consumer.getmany(*behind, timeout_ms=POLL_MS, max_records=2_000)

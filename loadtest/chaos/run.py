@@ -21,6 +21,8 @@ from loadtest.nemesis.rubbish import Rubbish, producer
 from schemas import ids
 from schemas.config import DEFAULT_TENANT
 
+HISTORY, STRIKES = "chaos/history.jsonl", "chaos/strikes.jsonl"
+"""In the home."""
 SHARE = 0.9
 """Of the load's time, in which faults begin: those that touch requests need some to come."""
 SETTLE_S = 100.0
@@ -49,7 +51,7 @@ async def ordeal(
     """Requests under faults, until every request is answered or had all the time it may take."""
     parts, weather = Parts(home), Weather()
     bootstrap = parts.endpoints().kafka
-    history = History(home / "chaos" / "history.jsonl")
+    history = History(home / HISTORY)
     async with Clients(bootstrap, plan, weather, history) as clients, producer(bootstrap) as writer:
         field = Field(parts, weather, Rubbish(writer), lambda rng: _some_run(plan, history, rng))
         campaign = Campaign(KINDS, field, plan.seed, say)
@@ -59,7 +61,7 @@ async def ordeal(
             group.create_task(clients.run())
             group.create_task(campaign.run(schedule(faults, plan.seed, duration_s, weights, HEAVY)))
     history.close()
-    _write(home / "chaos" / "strikes.jsonl", campaign.strikes)
+    write_strikes(home / STRIKES, campaign.strikes)
     say("chaos: all is healed; waiting for what is still open")
     await _settle(bootstrap, history.entries)
     healed = await until(lambda: parts.endpoints().ready, HEALED_WITHIN_S)
@@ -84,5 +86,6 @@ def _some_run(plan: Plan, history: History, rng: random.Random) -> str:
     return ids.run_id(DEFAULT_TENANT, request_id)
 
 
-def _write(file: Path, strikes: Collection[Strike]) -> None:
+def write_strikes(file: Path, strikes: Collection[Strike]) -> None:
+    """As JSON lines."""
     file.write_text("".join(json.dumps(asdict(strike)) + "\n" for strike in strikes), encoding="utf-8")

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
 from headway.plane.ports import HOST
@@ -15,7 +15,7 @@ from schemas.topics import EVENTS
 GONE_S = 20.0
 """An orderly stop may take that long."""
 RETURN_S = 90.0
-LEADS_MS = 1_000
+LEADS_S = 2.0
 
 
 def port(parts: Parts) -> int:
@@ -58,11 +58,10 @@ async def _serves(parts: Parts) -> bool:
 
 async def _leads(bootstrap: str) -> bool:
     """Every partition of the events topic tells its end, which only a leader knows."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, request_timeout_ms=LEADS_MS)
+    consumer = AIOKafkaConsumer(EVENTS, bootstrap_servers=bootstrap, enable_auto_commit=False)
     try:
-        async with asyncio.timeout(2 * LEADS_MS / 1_000), consumer:
-            await consumer.topics()
-            partitions = [TopicPartition(EVENTS, each) for each in consumer.partitions_for_topic(EVENTS) or ()]
+        async with asyncio.timeout(LEADS_S), consumer:
+            partitions = consumer.assignment()
             return bool(partitions) and len(await consumer.end_offsets(partitions)) == len(partitions)
     except (KafkaError, OSError, TimeoutError):
         return False
