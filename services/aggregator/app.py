@@ -56,7 +56,7 @@ async def serve(app: App[AggregatorSettings]) -> None:
         )
         stack.push_async_callback(actions.stop)
         window_ms = app.settings.idempotency_window_ms
-        snapshots = Snapshots(blobs, window_ms, time.monotonic)
+        snapshots = Snapshots(blobs, window_ms, time.monotonic, app.settings.snapshot_interval_s)
         join = Join(actions, window_ms=window_ms, clock=app.clock, producer=producer, snapshots=snapshots)
         settings = ConsumerSettings(group=AGGREGATOR_GROUP, topics=(EVENTS,))
         stream = Stream(lambda listener: AioKafkaConsumer(connection, settings, listener), producer, join, state=join)

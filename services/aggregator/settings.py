@@ -4,6 +4,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from schemas.topics import IDEMPOTENCY_WINDOW_MS, RETENTION_MS
+from services.aggregator.snapshots import EVERY_S
 from services.chassis.settings import ServiceSettings
 
 
@@ -18,4 +19,10 @@ class AggregatorSettings(ServiceSettings):
         ge=1_000,
         le=RETENTION_MS // 2,
         description="W: how long a finished run is remembered. The same for all aggregators of a plane.",
+    )
+    snapshot_interval_s: float = Field(
+        default=EVERY_S,
+        ge=0.1,
+        le=3_600,
+        description="How often a partition's state is written, when it has changed.",
     )

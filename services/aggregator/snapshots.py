@@ -46,6 +46,7 @@ class Version(NamedTuple):
 class Trail:
     """The snapshots of one partition that commits may name, oldest first, and the newest one's state."""
 
+    every_s: float
     written_at_s: float
     took_s: float = 0.0
     refs: list[SnapshotRef] = field(default_factory=list)
@@ -55,7 +56,9 @@ class Trail:
         """Whether so much came since the newest that another one is worth its cost."""
         fresh = position - (self.refs[-1].as_of if self.refs else 0)
         waited_s = now_s - self.written_at_s
-        return waited_s >= self.took_s / MAX_SHARE and (fresh >= EVERY_RECORDS or (fresh > 0 and waited_s >= EVERY_S))
+        return waited_s >= self.took_s / MAX_SHARE and (
+            fresh >= EVERY_RECORDS or (fresh > 0 and waited_s >= self.every_s)
+        )
 
     def metadata(self, offset: int) -> str:
         """Names the newest snapshot that a commit at `offset` may name.
@@ -78,15 +81,18 @@ class Trail:
 class Snapshots:
     """Writes and loads them."""
 
-    def __init__(self, store: SnapshotStore, window_ms: int, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, store: SnapshotStore, window_ms: int, monotonic: Callable[[], float], every_s: float = EVERY_S
+    ) -> None:
         self._store = store
         self._window_ms = window_ms
         self._monotonic = monotonic
+        self._every_s = every_s
         self._unneeded: list[BlobRef] = []
 
     def trail(self, named: SnapshotRef | None) -> Trail:
         """Of a partition just assigned."""
-        return Trail(self._monotonic(), refs=[] if named is None else [named])
+        return Trail(self._every_s, self._monotonic(), refs=[] if named is None else [named])
 
     async def load(self, partition: int, ref: SnapshotRef) -> Version | None:
         """The state it holds; None, and the log says why, when it cannot be had: the log itself can."""
