@@ -1,6 +1,8 @@
 """The door: who is let in, who is not, and when those may come again."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.base import Priority
 from services.orchestrator.domain.door import Announcement, Door
@@ -141,3 +143,31 @@ def test_those_refused_together_come_back_apart_and_each_always_at_the_same_time
     assert len(waits) == 200
     thirds = [sum(30_000 + third * 10_000 <= wait < 40_000 + third * 10_000 for wait in waits) for third in range(3)]
     assert min(thirds) > 40
+
+
+@given(
+    max_open_runs=st.integers(1, 200),
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.sampled_from(Priority), st.integers(0, 5_000)),
+            st.tuples(st.integers(0, 300), st.integers(0, 5_000)),
+        ),
+        max_size=60,
+    ),
+)
+def test_whatever_comes_no_lane_is_let_in_past_its_share_and_every_refusal_says_when(
+    max_open_runs: int, steps: list[tuple[Priority | int, int]]
+) -> None:
+    """Tenths are compared as integers, so that the test rounds nothing."""
+    found, now = door(0, max_open_runs), T0
+    tenths = {INTERACTIVE: 10, STANDARD: 9, BATCH: 8}
+    for what, after_ms in steps:
+        now += after_ms
+        if not isinstance(what, Priority):
+            assert found.read([announced(what, now)])
+            continue
+        before = found.open_runs
+        retry = found.admit(what, f"run-{now}", now)
+        assert (retry is None) == (10 * before < tenths[what] * max_open_runs)
+        assert found.open_runs == before + (retry is None)
+        assert retry is None or 1_000 <= retry <= 60_000
