@@ -9,7 +9,8 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 import structlog
 from pydantic import ValidationError
@@ -29,7 +30,8 @@ def configure(service: str, instance: str, level: str = "info", stream: TextIO |
         return {"event": fields.pop("event"), "service": service, "instance": instance, **fields}
 
     renderer = structlog.dev.ConsoleRenderer() if out.isatty() else _line
-    _shape(level, lambda: structlog.WriteLogger(out), identify, renderer)
+    lossy = cast(TextIO, _Lossy(out))
+    _shape(level, lambda: structlog.WriteLogger(lossy), identify, renderer)
     logging.basicConfig(handlers=[_LibraryHandler()], level=logging.WARNING, force=True)
 
 
@@ -46,6 +48,21 @@ def _shape(level: str, logger: Callable[[], WrappedLogger], first: Processor, la
         logger_factory=lambda *_: logger(),
         cache_logger_on_first_use=False,
     )
+
+
+class _Lossy:
+    """A stream that loses what it cannot write: a full disk costs log lines, and must not end the service."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def canonical(event: str, **fields: Any) -> None:

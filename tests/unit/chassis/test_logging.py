@@ -49,6 +49,13 @@ def test_a_canonical_line_names_the_event_and_the_process(out: io.StringIO) -> N
     }
 
 
+def test_a_full_disk_costs_lines_and_nothing_else() -> None:
+    with open("/dev/full", "w") as full:
+        logging.configure("worker", "host-worker-1", "info", full)
+        for _ in range(10):
+            canonical("task_ended", padding="x" * 4_096)
+
+
 def test_what_is_below_the_level_is_not_written(out: io.StringIO) -> None:
     log.debug("poll", records=0)
     assert out.getvalue() == ""
