@@ -49,6 +49,11 @@ class Claims:
             self._held.pop(one.claim, None)
         await self._mark(done)
 
+    async def isolate(self, claim: Claim) -> bool:
+        """Notes that it runs alone from now on; False when it is another's by now."""
+        noted = None if self._away else await self._ask(self._store.isolate(claim), CALL_TIMEOUT_S)
+        return noted is not False
+
     def drop(self, claim: Claim) -> None:
         """Stops renewing it; its lease ends by itself."""
         self._held.pop(claim, None)
@@ -88,7 +93,7 @@ class Claims:
         if answers is None:
             answers = [_GO_AHEAD] * len(claims)
         now = self._monotonic()
-        self._held.update((c, now) for c, a in zip(claims, answers, strict=True) if a.verdict is Verdict.RUN)
+        self._held.update((c, now) for c, a in zip(claims, answers, strict=True) if a.verdict.is_ours)
         return answers
 
     async def _finish_all(self, done: Sequence[Done]) -> Sequence[None]:

@@ -23,6 +23,7 @@ from services.worker.domain.ports import Answer, Verdict
 from services.worker.domain.slots import Slots
 from services.worker.ended_runs import EndedRuns
 from services.worker.handlers import Attempt, TaskHandler
+from services.worker.solitude import Solitude
 
 MAX_UNFINISHED = 500
 """Tasks held beyond the slots: parked, being refused, or waiting for an acknowledgement."""
@@ -36,6 +37,8 @@ class Entry:
     """An attempt, and what must be told when it ends."""
 
     attempt: Attempt
+    record: Record
+    """As it came, in case it must be put aside."""
     passed: list[Callable[[], None]]
     """Lets the watermark pass: one for each delivery, for a task may be delivered again while it runs."""
     in_slot: bool = False
@@ -51,6 +54,7 @@ class Desk:
         *,
         slots: Slots,
         ended: EndedRuns,
+        solitude: Solitude,
         max_batch: int,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,6 +62,7 @@ class Desk:
         self._handler = handler
         self._slots = slots
         self._ended = ended
+        self._solitude = solitude
         self._monotonic = monotonic
         self._batcher = MicroBatcher[Entry](min(queue.batch.max_size, max_batch), queue.batch.max_wait / 1_000)
         self._parking = Parking[Entry]()
@@ -72,18 +77,22 @@ class Desk:
         self.failed: Future[None] = asyncio.get_running_loop().create_future()
         """Fails when the process must end: a result could not be appended."""
         ended.listen(self._end_run)
+        solitude.listen(self.changed.set)
 
     @property
     def room(self) -> int:
-        """How many more tasks may be received."""
+        """How many more tasks may be received: none while a task is to be alone."""
+        if self._solitude.closed:
+            return 0
         return max(0, MAX_UNFINISHED + self._slots.total - len(self._entries) - self._letters)
 
     @property
     def due_in(self) -> float:
         """Seconds until something here must be done; infinite when nothing waits."""
         now = self._monotonic()
-        waits = (self._batcher.due_in(now), self._parking.due_in(now))
-        return min((wait for wait in waits if wait is not None), default=float("inf"))
+        batch = None if self._solitude.closed else self._batcher.due_in(now)
+        parked = self._parking.due_in(now) if self._may_enter(self._parking.first) else None
+        return min((wait for wait in (batch, parked) if wait is not None), default=float("inf"))
 
     def receive(self, record: Record, lane: Priority, passed: Callable[[], None]) -> None:
         """A record was polled: `passed` is called when its work has ended."""
@@ -97,7 +106,7 @@ class Desk:
         if known is not None:
             known.passed.append(passed)
             return
-        entry = Entry(Attempt(task, record.timestamp, lane), [passed])
+        entry = Entry(Attempt(task, record.timestamp, lane), record, [passed])
         self._entries[_key(task)] = entry
         self._by_run[task.run_id].append(entry)
         self._enter(entry)
@@ -105,14 +114,18 @@ class Desk:
     def enter_parked(self) -> None:
         """Tasks whose holder's lease has ended come back, as far as slots are free."""
         now = self._monotonic()
-        while (entry := self._parking.peek(now)) and self._slots.free(entry.attempt.lane):
+        while self._may_enter(self._parking.peek(now)):
             self._enter(self._parking.pop())
+
+    def _may_enter(self, entry: Entry | None) -> bool:
+        return entry is not None and self._slots.free(entry.attempt.lane) > 0
 
     def start(self) -> bool:
         """Starts every batch that should not wait; whether there was one."""
         started = False
-        while batch := self._batcher.next(self._monotonic(), idle=not self._flying):
+        while not self._solitude.closed and (batch := self._batcher.next(self._monotonic(), idle=not self._flying)):
             self._flying += 1
+            self._solitude.enter()
             self._spawn(self._process(batch))
             started = True
         return started
@@ -154,6 +167,7 @@ class Desk:
             reports = await self._handler.execute([entry.attempt for entry in mine]) if mine else []
         finally:
             self._flying -= 1
+            self._solitude.leave()
             for entry in mine:  # the others left theirs, and a parked one may be back in another by now
                 self._leave_slot(entry)
         await self._handler.publish(reports)
@@ -164,14 +178,40 @@ class Desk:
         """Otherwise it waits outside the slots, or its work is over."""
         if answer.verdict is Verdict.RUN:
             return True
+        if answer.verdict is Verdict.ALONE:
+            self._spawn(self._run_alone(entry))
+            return False
         self._leave_slot(entry)
         if answer.verdict is Verdict.HELD:
-            wait_s = min(answer.wait_s + LEASE_SLACK_S, PARK_S, self._handler.left_s(entry.attempt))
-            self._parking.park(entry, self._monotonic() + wait_s)
+            self._park(entry, answer.wait_s + LEASE_SLACK_S)
+        elif answer.verdict is Verdict.POISON:
+            self._spawn(self._put_aside(entry))
         else:
             self._handler.drop(entry.attempt, "repeated" if answer.verdict is Verdict.DONE else "dropped")
             self._close(entry)
         return False
+
+    def _park(self, entry: Entry, wait_s: float) -> None:
+        self._parking.park(entry, self._monotonic() + min(wait_s, PARK_S, self._handler.left_s(entry.attempt)))
+
+    async def _run_alone(self, entry: Entry) -> None:
+        """A suspect keeps its slot while it waits for what runs; if it dies, that it was alone is on record."""
+        try:
+            async with self._solitude.alone(self._handler.left_s(entry.attempt)):
+                if not await self._handler.isolate(entry.attempt):
+                    self._park(entry, 0.0)
+                    return
+                await self._handler.publish(await self._handler.execute([entry.attempt]))
+        except TimeoutError:
+            await self._refuse(entry)
+            return
+        finally:
+            self._leave_slot(entry)
+        self._close(entry)
+
+    async def _put_aside(self, entry: Entry) -> None:
+        await self._handler.put_aside(entry.record, entry.attempt)
+        self._close(entry)
 
     async def _refuse(self, entry: Entry) -> None:
         late = DeadlineExceeded("the step's time was up before it began")

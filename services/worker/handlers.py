@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from schemas import headers
@@ -35,12 +35,15 @@ from services.worker.domain.engine import (
 from services.worker.domain.ports import Answer, Claim, Done
 from services.worker.domain.retry_budget import RetryBudget
 from services.worker.engine_life import EngineLife
+from services.worker.solitude import Solitude
 from services.worker.telemetry import Telemetry
 
 GRACE_S = 0.1
 """Past the last deadline of a batch: engines answer call by call when time is up, this limit stops what does not."""
 KEEP_DONE_S = 10.0
 """Past the step's deadline, after which a repeat is dropped as expired."""
+
+DIED = "the worker died of this task every time, at last while it ran nothing else"
 
 
 @dataclass(slots=True)
@@ -102,6 +105,7 @@ class Surroundings:
     outputs: Outputs
     claims: Claims
     monotonic: Callable[[], float] = time.monotonic
+    solitude: Solitude = field(default_factory=Solitude)
 
 
 class TaskHandler:
@@ -120,6 +124,10 @@ class TaskHandler:
     async def claim(self, attempts: Sequence[Attempt]) -> Sequence[Answer]:
         """Who may run: one answer each."""
         return await self._around.claims.claim([attempt.claim for attempt in attempts])
+
+    async def isolate(self, attempt: Attempt) -> bool:
+        """Before it runs alone; False when it is another worker's by now."""
+        return await self._around.claims.isolate(attempt.claim)
 
     def left_s(self, attempt: Attempt) -> float:
         """Seconds until the step's time is up; negative after."""
@@ -177,7 +185,15 @@ class TaskHandler:
         if event is not None:
             letters.append(run_record(EVENTS, event))
         await self._around.producer.send_all(letters)
-        self._telemetry.dead_lettered(lane, record.partition, record.offset, why)
+        self._telemetry.dead_lettered(lane, record, DeadLetterReason.UNDECODABLE, why)
+
+    async def put_aside(self, record: Record, attempt: Attempt) -> None:
+        """Dead-letters a task that died alone on a worker, and fails its step for good."""
+        task = attempt.task
+        letter = dead_letter(record, DeadLetterReason.POISON, DIED, task_id=task.task_id, attempt=task.attempt)
+        await self._around.producer.send_all([letter])
+        self._telemetry.dead_lettered(attempt.lane, record, DeadLetterReason.POISON, DIED)
+        await self.publish([self.refuse(attempt, EngineFailed(DIED, retryable=False))])
 
     async def _load(self, attempt: Attempt) -> None:
         """Fetches an input that travelled by claim check."""

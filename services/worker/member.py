@@ -47,8 +47,9 @@ class Member:
         self._life = EngineLife(queue.label, engine, around.clock, self._telemetry.started, around.monotonic)
         handler = TaskHandler(queue, engine, self._life, around, self._telemetry)
         self._desk = Desk(
-            queue, handler, slots=self._slots, ended=ended, max_batch=engine.max_batch, monotonic=around.monotonic
-        )
+            queue, handler, slots=self._slots, ended=ended, solitude=around.solitude, max_batch=engine.max_batch,
+            monotonic=around.monotonic,
+        )  # fmt: skip
         self._consumption = Consumption(
             queue,
             self._desk,

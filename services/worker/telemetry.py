@@ -8,6 +8,7 @@ from schemas.errors import DeadLetterReason, ErrorCode
 from schemas.events import StepCompleted, StepFailed
 from schemas.models import Queue
 from schemas.tasks import InferenceTask
+from services.chassis.kafka.types import Record
 from services.chassis.logging import canonical
 from services.chassis.metrics import Metrics
 from services.worker.domain.reports import Effort
@@ -15,6 +16,7 @@ from services.worker.domain.slots import Slots
 
 Outcome = Literal["succeeded", "failed", "expired", "dropped", "repeated", "undecodable"]
 OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed", "expired", "dropped", "repeated", "undecodable")
+DEAD_LETTERED = (DeadLetterReason.UNDECODABLE, DeadLetterReason.POISON)
 RECENT = 0.1
 """Weight of the newest task in the mean of service times."""
 
@@ -33,7 +35,8 @@ class Telemetry:
         self._cold_start = metrics.histogram(m.COLD_START_SECONDS).labels(*names, "zero")
         self._tokens = metrics.counter(m.TOKENS_TOTAL)
         self._cost = metrics.counter(m.COST_USD_TOTAL)
-        self._dead_letter = metrics.counter(m.DEAD_LETTERS_TOTAL).labels(queue.topic, DeadLetterReason.UNDECODABLE)
+        letters = metrics.counter(m.DEAD_LETTERS_TOTAL)
+        self._dead_letters = {why: letters.labels(queue.topic, why) for why in DEAD_LETTERED}
         metrics.gauge(m.SLOTS).labels(*names).set(slots.total)
         metrics.gauge(m.SLOTS_BUSY).labels(*names).set_function(lambda: slots.busy)
         self.service_ms: float | None = None
@@ -74,11 +77,13 @@ class Telemetry:
         self._tasks[task.lane, outcome].inc()
         canonical("task", run_id=task.run_id, step=task.step, attempt=task.attempt, lane=task.lane, outcome=outcome)
 
-    def dead_lettered(self, lane: Priority, partition: int, offset: int, why: str) -> None:
-        """A record that is no task."""
-        self._tasks[lane, "undecodable"].inc()
-        self._dead_letter.inc()
-        canonical("task_dead_lettered", topic=self._queue.topic, partition=partition, offset=offset, why=why)
+    def dead_lettered(self, lane: Priority, record: Record, why: DeadLetterReason, message: str) -> None:
+        """A record that is no task; or a task that kills its workers: its failure is counted as any other."""
+        if why is DeadLetterReason.UNDECODABLE:
+            self._tasks[lane, "undecodable"].inc()
+        self._dead_letters[why].inc()
+        where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+        canonical("task_dead_lettered", **where, reason=why, why=message)
 
     def _served(self, task: InferenceTask, event: StepCompleted | StepFailed, took: Effort) -> None:
         self._service.observe(took.service_ms / 1_000)

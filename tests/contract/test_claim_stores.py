@@ -1,6 +1,5 @@
 """What every claim store does, the one in Redis and its twin alike."""
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -11,10 +10,21 @@ from redis.asyncio import Redis
 from schemas.redis_keys import claim_key, dead_run_key
 from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
 from services.worker.adapters.redis_claims import RedisClaimStore
-from services.worker.domain.ports import LEASE_S, Answer, Claim, ClaimStore, ClaimsUnavailable, Done, Verdict
+from services.worker.domain.ports import (
+    LEASE_S,
+    MEMORY_S,
+    Answer,
+    Claim,
+    ClaimStore,
+    ClaimsUnavailable,
+    Done,
+    Verdict,
+)
 
 DEADLINE_AT = 9_000
-RUN, DONE, DEAD = (Answer(verdict) for verdict in (Verdict.RUN, Verdict.DONE, Verdict.DEAD))
+RUN, ALONE, POISON, DONE, DEAD = (
+    Answer(verdict) for verdict in (Verdict.RUN, Verdict.ALONE, Verdict.POISON, Verdict.DONE, Verdict.DEAD)
+)
 
 
 @dataclass
@@ -25,6 +35,7 @@ class Subject:
     end_lease: Callable[[Claim], Awaitable[None]]
     end_run: Callable[[str], Awaitable[None]]
     lose: Callable[[Claim], Awaitable[None]]
+    lease_s: Callable[[Claim], Awaitable[float]]
     keeps_s: Callable[[Claim], Awaitable[float]]
 
 
@@ -47,7 +58,7 @@ def in_memory() -> Subject:
         entry = shelf.get(claim)
         return entry.ends_at - now if entry else 0.0
 
-    return Subject(lambda name: InMemoryClaimStore(shelf, name), end_lease, end_run, lose, keeps_s)
+    return Subject(lambda name: InMemoryClaimStore(shelf, name), end_lease, end_run, lose, keeps_s, keeps_s)
 
 
 def key_of(claim: Claim) -> str:
@@ -59,10 +70,7 @@ async def in_redis(redis_url: str) -> AsyncIterator[Subject]:
     redis = Redis.from_url(redis_url, decode_responses=True)
 
     async def end_lease(claim: Claim) -> None:
-        await redis.pexpire(key_of(claim), 1)
-        async with asyncio.timeout(5):
-            while await redis.exists(key_of(claim)):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+        await redis.pexpire(key_of(claim), int(MEMORY_S * 1_000))
 
     async def end_run(run_id: str) -> None:
         await redis.set(dead_run_key(run_id), DEADLINE_AT)
@@ -73,7 +81,10 @@ async def in_redis(redis_url: str) -> AsyncIterator[Subject]:
     async def keeps_s(claim: Claim) -> float:
         return float(await redis.pttl(key_of(claim))) / 1_000
 
-    yield Subject(lambda name: RedisClaimStore(redis, name), end_lease, end_run, lose, keeps_s)
+    async def lease_s(claim: Claim) -> float:
+        return await keeps_s(claim) - MEMORY_S
+
+    yield Subject(lambda name: RedisClaimStore(redis, name), end_lease, end_run, lose, lease_s, keeps_s)
     await redis.aclose()
 
 
@@ -98,7 +109,7 @@ def attempt(claim: Claim, number: int) -> Claim:
 
 async def test_a_free_step_is_ours_for_a_lease(subject: Subject, claim: Claim) -> None:
     assert await subject.owner("a").claim([claim]) == [RUN]
-    assert LEASE_S - 1 < await subject.keeps_s(claim) <= LEASE_S
+    assert LEASE_S - 1 < await subject.lease_s(claim) <= LEASE_S
 
 
 async def test_what_is_ours_can_be_claimed_again(subject: Subject, claim: Claim) -> None:
@@ -220,6 +231,104 @@ async def test_nobody_releases_what_another_holds(subject: Subject, claim: Claim
     assert answer.verdict is Verdict.HELD
 
 
+async def die(subject: Subject, claim: Claim, *owners: str) -> None:
+    """Each of them claims it, and is never heard of again."""
+    for owner in owners:
+        assert (await subject.owner(owner).claim([claim]))[0].verdict in (Verdict.RUN, Verdict.ALONE)
+        await subject.end_lease(claim)
+
+
+async def test_a_task_that_lost_two_holders_may_only_run_alone(subject: Subject, claim: Claim) -> None:
+    await die(subject, claim, "a")
+    assert await subject.owner("b").claim([claim]) == [RUN]
+    await subject.end_lease(claim)
+    assert await subject.owner("c").claim([claim]) == [ALONE]
+    assert await subject.owner("c").claim([claim]) == [ALONE]
+    assert (await subject.owner("d").claim([claim]))[0].verdict is Verdict.HELD
+
+
+async def test_a_task_that_was_not_alone_when_its_holder_died_is_not_poison(subject: Subject, claim: Claim) -> None:
+    await die(subject, claim, "a", "b", "c", "d")
+    assert await subject.owner("e").claim([claim]) == [ALONE]
+
+
+async def test_a_task_whose_holder_died_while_it_ran_alone_is_poison(subject: Subject, claim: Claim) -> None:
+    await die(subject, claim, "a", "b")
+    await subject.owner("c").claim([claim])
+    assert await subject.owner("c").isolate(claim)
+    assert (await subject.owner("d").claim([claim]))[0].verdict is Verdict.HELD
+    await subject.end_lease(claim)
+    assert await subject.owner("d").claim([claim]) == [POISON]
+    await subject.end_lease(claim)
+    assert await subject.owner("e").claim([claim]) == [POISON]
+    await subject.owner("e").finish([Done(claim, 60.0)])
+    assert await subject.owner("f").claim([claim]) == [DONE]
+
+
+async def test_renewal_keeps_count_of_deaths_and_of_being_alone(subject: Subject, claim: Claim) -> None:
+    await die(subject, claim, "a", "b")
+    ours = subject.owner("c")
+    await ours.claim([claim])
+    await ours.renew([claim])
+    assert await ours.claim([claim]) == [ALONE]
+    await ours.isolate(claim)
+    await ours.renew([claim])
+    assert LEASE_S - 1 < await subject.lease_s(claim) <= LEASE_S
+    await subject.end_lease(claim)
+    assert await subject.owner("d").claim([claim]) == [POISON]
+
+
+async def test_what_was_released_counts_as_no_death(subject: Subject, claim: Claim) -> None:
+    for owner in "abcd":
+        assert await subject.owner(owner).claim([claim]) == [RUN]
+        await subject.owner(owner).release([claim])
+
+
+async def test_a_release_forgets_no_earlier_death(subject: Subject, claim: Claim) -> None:
+    await die(subject, claim, "a", "b")
+    for owner in "cd":
+        assert await subject.owner(owner).claim([claim]) == [ALONE]
+        await subject.owner(owner).isolate(claim)
+        await subject.owner(owner).release([claim])
+    assert await subject.owner("e").claim([claim]) == [ALONE]
+
+
+async def test_a_holder_whose_lease_ended_and_who_lives_goes_on(subject: Subject, claim: Claim) -> None:
+    ours = subject.owner("a")
+    for _ in range(4):
+        await ours.claim([claim])
+        await subject.end_lease(claim)
+    await ours.renew([claim])
+    assert (await subject.owner("b").claim([claim]))[0].verdict is Verdict.HELD
+
+
+async def test_the_deaths_of_an_attempt_are_not_those_of_the_next_one(subject: Subject, claim: Claim) -> None:
+    await die(subject, claim, "a", "b", "c")
+    assert await subject.owner("d").claim([attempt(claim, 3)]) == [RUN]
+
+
+async def test_a_lost_store_has_lost_the_deaths_too(subject: Subject, claim: Claim) -> None:
+    await die(subject, claim, "a", "b")
+    await subject.lose(claim)
+    assert await subject.owner("c").claim([claim]) == [RUN]
+
+
+async def test_a_claim_lost_with_the_store_can_still_be_isolated(subject: Subject, claim: Claim) -> None:
+    await subject.owner("a").claim([claim])
+    await subject.lose(claim)
+    assert await subject.owner("a").isolate(claim)
+    await subject.end_lease(claim)
+    assert await subject.owner("b").claim([claim]) == [POISON]
+
+
+async def test_nobody_isolates_what_another_holds(subject: Subject, claim: Claim) -> None:
+    await subject.owner("a").claim([claim])
+    assert not await subject.owner("b").isolate(claim)
+    await subject.owner("a").finish([Done(claim, 60.0)])
+    assert not await subject.owner("a").isolate(claim)
+    assert await subject.owner("b").claim([claim]) == [DONE]
+
+
 async def test_many_are_answered_in_their_order(subject: Subject, claim: Claim) -> None:
     held, done, free = (another() for _ in range(3))
     await subject.owner("a").claim([held])
@@ -245,6 +354,7 @@ async def test_a_store_that_is_not_there_says_so(claim: Claim) -> None:
         for call in (
             store.claim([claim]),
             store.renew([claim]),
+            store.isolate(claim),
             store.finish([Done(claim, 1.0)]),
             store.release([claim]),
         ):

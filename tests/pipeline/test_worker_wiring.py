@@ -86,6 +86,7 @@ class Worker:
         self.producer = plane.kafka.producer()
         self.name = Name(name, "host-1")
         around = Surroundings(self.producer, LogClock(), Outputs(plane.blobs), self.claims)
+        self.solitude = around.solitude
         self.engines = {queue.model_class: RecordingEngine(queue) for queue in queues}
         self.members = {
             queue.model_class: Member(

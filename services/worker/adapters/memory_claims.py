@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from schemas.base import LogTime
-from services.worker.domain.ports import LEASE_S, Answer, Claim, ClaimsUnavailable, Done, Verdict
+from services.worker.domain.ports import DEATHS, LEASE_S, MEMORY_S, Answer, Claim, ClaimsUnavailable, Done, Verdict
 
 _DONE = "done"
+_NOBODY = "-"
 
 
 @dataclass(slots=True)
@@ -14,6 +15,15 @@ class _Entry:
     attempt: int
     holder: str
     ends_at: float
+    deaths: int = 0
+    """Of earlier holders."""
+    alone: bool = False
+    """Its holder runs nothing else."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of a holder that claims it."""
+        return Verdict.ALONE if self.alone or self.deaths >= DEATHS else Verdict.RUN
 
 
 @dataclass
@@ -28,17 +38,23 @@ class Shelf:
     _entries: dict[tuple[str, str, LogTime], _Entry] = field(default_factory=dict)
 
     def get(self, claim: Claim) -> _Entry | None:
-        """The live entry of a claim's step."""
-        entry = self._entries.get(_key(claim))
+        """The entry of a claim's step while its lease lasts."""
+        entry = self.find(claim)
         return entry if entry is not None and entry.ends_at > self.now_s() else None
 
-    def put(self, claim: Claim, holder: str, for_s: float) -> None:
-        """Writes an entry that ends."""
-        self._entries[_key(claim)] = _Entry(claim.attempt, holder, self.now_s() + for_s)
+    def find(self, claim: Claim) -> _Entry | None:
+        """The entry of a claim's step, and for a while after its lease has ended."""
+        entry = self._entries.get(_key(claim))
+        if entry is None:
+            return None
+        memory_s = 0.0 if entry.holder == _DONE else MEMORY_S
+        return entry if entry.ends_at + memory_s > self.now_s() else None
 
-    def drop(self, claim: Claim) -> None:
-        """Removes the entry."""
-        self._entries.pop(_key(claim), None)
+    def put(self, claim: Claim, holder: str, for_s: float, *, deaths: int = 0, alone: bool = False) -> _Entry:
+        """Writes an entry that ends."""
+        entry = _Entry(claim.attempt, holder, self.now_s() + for_s, deaths, alone)
+        self._entries[_key(claim)] = entry
+        return entry
 
     def flush(self) -> None:
         """Loses everything, as Redis may."""
@@ -68,36 +84,51 @@ class InMemoryClaimStore:
     async def renew(self, claims: Sequence[Claim]) -> Sequence[bool]:
         self._reach()
         for claim in claims:
-            entry = self._shelf.get(claim)
-            if entry is None or (entry.attempt, entry.holder) == (claim.attempt, self._owner):
+            if (entry := self._mine(claim)) is not None:
+                entry.ends_at = self._shelf.now_s() + LEASE_S
+            elif self._shelf.find(claim) is None:
                 self._shelf.put(claim, self._owner, LEASE_S)
         return [self._shelf.is_over(claim) for claim in claims]
+
+    async def isolate(self, claim: Claim) -> bool:
+        self._reach()
+        if self._mine(claim) is None and self._shelf.find(claim) is not None:
+            return False
+        self._shelf.put(claim, self._owner, LEASE_S, alone=True)
+        return True
 
     async def finish(self, done: Sequence[Done]) -> None:
         self._reach()
         for claim, keep_s in done:
-            entry = self._shelf.get(claim)
+            entry = self._shelf.find(claim)
             if entry is None or entry.attempt <= claim.attempt:
                 self._shelf.put(claim, _DONE, keep_s)
 
     async def release(self, claims: Sequence[Claim]) -> None:
         self._reach()
         for claim in claims:
-            entry = self._shelf.get(claim)
-            if entry is not None and (entry.attempt, entry.holder) == (claim.attempt, self._owner):
-                self._shelf.drop(claim)
+            if (entry := self._mine(claim)) is not None:
+                deaths = DEATHS if entry.alone else entry.deaths
+                self._shelf.put(claim, _NOBODY, 0.0, deaths=deaths)
+
+    def _mine(self, claim: Claim) -> _Entry | None:
+        entry = self._shelf.find(claim)
+        ours = entry is not None and (entry.attempt, entry.holder) == (claim.attempt, self._owner)
+        return entry if ours else None
 
     def _claim(self, claim: Claim) -> Answer:
         if self._shelf.is_over(claim):
             return Answer(Verdict.DEAD)
-        entry = self._shelf.get(claim)
-        if entry is not None and entry.attempt >= claim.attempt:
-            if entry.attempt > claim.attempt or entry.holder == _DONE:
-                return Answer(Verdict.DONE)
-            if entry.holder != self._owner:
-                return Answer(Verdict.HELD, entry.ends_at - self._shelf.now_s())
-        self._shelf.put(claim, self._owner, LEASE_S)
-        return Answer(Verdict.RUN)
+        entry = self._shelf.find(claim)
+        if entry is None or entry.attempt < claim.attempt:
+            return Answer(self._shelf.put(claim, self._owner, LEASE_S).verdict)
+        if entry.attempt > claim.attempt or entry.holder == _DONE:
+            return Answer(Verdict.DONE)
+        is_another = entry.holder not in (self._owner, _NOBODY)
+        if is_another and entry.ends_at > self._shelf.now_s():
+            return Answer(Verdict.HELD, entry.ends_at - self._shelf.now_s())
+        ours = self._shelf.put(claim, self._owner, LEASE_S, deaths=entry.deaths + is_another, alone=entry.alone)
+        return Answer(Verdict.POISON if is_another and ours.alone else ours.verdict)
 
     def _reach(self) -> None:
         if self._shelf.away:

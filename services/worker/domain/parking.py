@@ -21,6 +21,11 @@ class Parking(Generic[T]):
         self._arrivals += 1
         heappush(self._heap, (until_s, self._arrivals, task))
 
+    @property
+    def first(self) -> T | None:
+        """The one that is due first; None when it is empty."""
+        return self._heap[0][2] if self._heap else None
+
     def peek(self, now_s: float) -> T | None:
         """The task that has waited out its lease the longest; None when none has."""
         return self._heap[0][2] if self._heap and self._heap[0][0] <= now_s else None

@@ -10,6 +10,10 @@ from schemas.redis_keys import EndedRun
 
 LEASE_S = 8.0
 """How long a claim lasts without renewal: after a worker's death its tasks wait that long at most."""
+MEMORY_S = 300.0
+"""How much longer a claim is remembered whose holder died: its task comes again sooner, to be claimed by another."""
+DEATHS = 2
+"""Holders that a task may lose before it is suspected to kill them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +32,21 @@ class Verdict(Enum):
 
     RUN = "run"
     """It is ours."""
+    ALONE = "alone"
+    """It is ours, but its holders died: it may only run alone, and after `isolate`."""
+    POISON = "poison"
+    """It is ours to put aside: its last holder died while it ran nothing else."""
     HELD = "held"
     """Another live worker runs this attempt."""
     DONE = "done"
     """This attempt's result is in the log, or a newer attempt has begun."""
     DEAD = "dead"
     """The run is over."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the claim was made."""
+        return self in (Verdict.RUN, Verdict.ALONE, Verdict.POISON)
 
 
 class Answer(NamedTuple):
@@ -58,7 +71,13 @@ class ClaimStore(Protocol):
     """Claims of one owner. Each method is one round trip, answers in the order asked; all raise ClaimsUnavailable."""
 
     async def claim(self, claims: Sequence[Claim]) -> Sequence[Answer]:
-        """Takes what is free, held by an older attempt, or already ours, for LEASE_S."""
+        """Takes what is free, held by an older attempt, or already ours, for LEASE_S.
+
+        A lease that ended without `finish` or `release` is the death of its holder, and is counted.
+        """
+
+    async def isolate(self, claim: Claim) -> bool:
+        """Notes that its holder runs nothing else from now on; False when it is not ours any more."""
 
     async def renew(self, claims: Sequence[Claim]) -> Sequence[bool]:
         """Holds them for LEASE_S more, also those that were lost with the store; whether the run of each is over."""
@@ -67,7 +86,7 @@ class ClaimStore(Protocol):
         """Marks them done, unless a newer attempt has begun."""
 
     async def release(self, claims: Sequence[Claim]) -> None:
-        """Gives up what is still ours, so that nobody waits for the lease to end."""
+        """Gives up what is still ours, so that nobody waits for the lease to end, and no death is counted."""
 
 
 class DeadRuns(Protocol):
