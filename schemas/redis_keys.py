@@ -39,9 +39,10 @@ def dead_run_key(run_id: str) -> str:
 
 
 def claim_key(run_id: str, step: str, deadline_at: LogTime) -> str:
-    """Who runs a step: `<attempt> <owner> <deaths>` under a lease and for a while after it, where the deaths are those
-    of earlier holders, or `alone` while the owner runs nothing else; `<attempt> - <deaths>` when it was given up in
-    order; `<attempt> done` until the step's deadline has passed.
+    """Who runs a step: `<attempt> <owner> <deaths>` under a lease and for a while after it.
+
+    The deaths are those of earlier holders, or `alone` while the owner runs nothing else. `<attempt> - <deaths>` was
+    given up in order; `<attempt> done` stays until the step's deadline has passed.
 
     The run's deadline tells one life of a run id from the next.
     """
