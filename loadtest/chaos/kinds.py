@@ -135,7 +135,8 @@ async def _break_blobs(field: Field, _target: str, _rng: random.Random) -> Evide
 
 async def _fill_disk(field: Field, target: str, _rng: random.Random) -> Evidence:
     with field.weather.of(Mood.LARGE):
-        return await disk.forbid_files(field.parts.pid(target), DISK_S)
+        pids = await field.parts.living(target)
+        return await disk.forbid_files(pids[0], DISK_S) if pids else Evidence()
 
 
 async def _kill_store(field: Field, _target: str, _rng: random.Random) -> Evidence:

@@ -25,8 +25,8 @@ def port(parts: Parts) -> int:
 
 async def restart(parts: Parts, how: signal.Signals) -> Evidence:
     """The port is refused, then answers again from another process. The plane starts it again."""
-    pid, at = parts.pid("kafka"), port(parts)
-    if not send(pid, how):
+    pids, at = await parts.living("kafka"), port(parts)
+    if not pids or not send(pid := pids[0], how):
         return Evidence()
     refused = await until_answer(lambda: _refuses(at), GONE_S)
     back = await until(lambda: parts.pid("kafka") not in (0, pid), RETURN_S)
@@ -37,8 +37,8 @@ async def restart(parts: Parts, how: signal.Signals) -> Evidence:
 
 async def freeze(parts: Parts, for_s: float) -> Evidence:
     """SIGSTOP: connections stand, and nothing answers; then SIGCONT."""
-    pid, at = parts.pid("kafka"), port(parts)
-    if not send(pid, signal.SIGSTOP):
+    pids, at = await parts.living("kafka"), port(parts)
+    if not pids or not send(pid := pids[0], signal.SIGSTOP):
         return Evidence()
     try:
         stopped = await until(lambda: state(pid) == "T", 1.0)

@@ -6,7 +6,11 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from headway.plane.endpoints import FILE_NAME, Endpoints
+from headway.plane.endpoints import FILE_NAME, SUPERVISOR, Endpoints
+from loadtest.nemesis.fault import until
+
+RETURN_S = 90.0
+"""How long a part may take to be there again: without a broker services start in vain, and rest."""
 
 
 class Parts:
@@ -28,16 +32,25 @@ class Parts:
         return next(iter(self.pids(part)), 0)
 
     def pids(self, part: str) -> list[int]:
-        """Of a part of the plane, or of the workers of a queue by its label: `worker quick`."""
+        """Those alive of a part of the plane, or of the workers of a queue by its label: `worker quick`.
+
+        A process that is no child of the plane has only the number of one that was.
+        """
         if part.startswith("worker "):
             return self.workers(part.removeprefix("worker "))
-        pid = self.endpoints().pids.get(part, 0)
-        return [pid] if pid else []
+        pids = self.endpoints().pids
+        pid = pids.get(part, 0)
+        return [pid] if is_alive(pid) and _parent(pid) == pids[SUPERVISOR] else []
+
+    async def living(self, part: str) -> list[int]:
+        """The same, waited for while the part is being started again; none when it does not come back."""
+        await until(lambda: bool(self.pids(part)), RETURN_S)
+        return self.pids(part)
 
     def workers(self, label: str | None = None) -> list[int]:
         """Processes of the host's workers, all or those of one queue, the oldest first."""
         host = self.endpoints().pids.get("host", 0)
-        return [pid for pid in sorted(children(host)) if _is_worker(argv(pid), label)]
+        return [pid for pid in sorted(children(host)) if is_alive(pid) and _is_worker(argv(pid), label)]
 
     def worker_labels(self) -> list[str]:
         """The queues that have a worker now."""
@@ -72,9 +85,8 @@ def is_alive(pid: int) -> bool:
 def children(parent: int) -> Iterator[int]:
     """Of everything that runs."""
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
-            if int(_stat(int(folder.name))[1]) == parent:
-                yield int(folder.name)
+        if _parent(int(folder.name)) == parent:
+            yield int(folder.name)
 
 
 def argv(pid: int) -> list[str]:
@@ -82,6 +94,13 @@ def argv(pid: int) -> list[str]:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     return []
+
+
+def _parent(pid: int) -> int:
+    """0 when it is gone."""
+    with contextlib.suppress(OSError, IndexError):
+        return int(_stat(pid)[1])
+    return 0
 
 
 def _stat(pid: int) -> list[str]:

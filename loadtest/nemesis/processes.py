@@ -5,16 +5,14 @@ import signal
 from collections.abc import Sequence
 
 from loadtest.nemesis.fault import Evidence, until
-from loadtest.nemesis.parts import Parts, is_alive, send, state
+from loadtest.nemesis.parts import RETURN_S, Parts, is_alive, send, state
 
-RETURN_S = 60.0
-"""How long a successor may take."""
 STOP_S = 1.0
 
 
 async def kill(parts: Parts, part: str) -> Evidence:
     """SIGKILL: the process is gone, and another one takes its place."""
-    before = parts.pids(part)
+    before = await parts.living(part)
     if not before or not send(before[0], signal.SIGKILL):
         return Evidence()
     if not await until(lambda: not is_alive(before[0]), STOP_S):
@@ -34,12 +32,8 @@ async def _successor(parts: Parts, part: str, before: Sequence[int]) -> int:
 
 async def freeze(parts: Parts, part: str, for_s: float) -> Evidence:
     """SIGSTOP, then SIGCONT: the kernel says `T`. Longer than its session, it wakes as a zombie."""
-    return await freeze_process(parts.pid(part), for_s)
-
-
-async def freeze_process(pid: int, for_s: float) -> Evidence:
-    """The same for any process."""
-    if not pid or not send(pid, signal.SIGSTOP):
+    pids = await parts.living(part)
+    if not pids or not send(pid := pids[0], signal.SIGSTOP):
         return Evidence()
     try:
         stopped = await until(lambda: state(pid) == "T", STOP_S)

@@ -23,8 +23,8 @@ async def kill(parts: Parts) -> Evidence:
 
 async def freeze(parts: Parts, for_s: float) -> Evidence:
     """It keeps what it knows, and answers nothing for a while."""
-    pid = parts.pid("valkey")
-    if not send(pid, signal.SIGSTOP):
+    pids = await parts.living("valkey")
+    if not pids or not send(pid := pids[0], signal.SIGSTOP):
         return Evidence()
     try:
         silent = not await _answers(parts)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.plane.endpoints import Endpoints, write_endpoints
+from headway.plane.endpoints import SUPERVISOR, Endpoints, write_endpoints
 from loadtest.nemesis import clocks, disk, processes
+from loadtest.nemesis import parts as parts_module
 from loadtest.nemesis.fault import Evidence, strike, until
 from loadtest.nemesis.parts import Parts, is_alive, send, state
 
@@ -52,7 +53,12 @@ def start() -> Iterator[Start]:
 
 
 def plane_of(home: Path, **pids: int) -> Parts:
-    write_endpoints(home, Endpoints(ready=True, kafka="127.0.0.1:1", redis="redis://127.0.0.1:2", pids=pids))
+    write_endpoints(
+        home,
+        Endpoints(
+            ready=True, kafka="127.0.0.1:1", redis="redis://127.0.0.1:2", pids={SUPERVISOR: os.getpid()} | pids
+        ),
+    )
     return Parts(home)
 
 
@@ -66,7 +72,12 @@ async def test_a_frozen_process_is_stopped_and_runs_again(start: Start, tmp_path
     assert await until(lambda: state(pid) != "T", 5)
 
 
-async def test_a_process_that_is_not_there_cannot_be_frozen(tmp_path: Path) -> None:
+async def test_a_process_that_is_not_there_cannot_be_frozen(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_module, "RETURN_S", 0.1)
+    strangers = plane_of(tmp_path, plane=start(), aggregator=start())
+    assert await processes.freeze(strangers, "aggregator", 0.1) == Evidence()
     assert await processes.freeze(plane_of(tmp_path), "aggregator", 0.1) == Evidence()
 
 
