@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 SCHEMA_VERSION = 1
 
 LogTime = Annotated[int, Field(ge=0, description="Milliseconds since the epoch, stamped by the broker.")]
-Milliseconds = Annotated[float, Field(ge=0, description="A duration in milliseconds.")]
+Milliseconds = Annotated[float, Field(ge=0, allow_inf_nan=False, description="A duration in milliseconds.")]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 """A step id: usable as ``steps.<id>`` in an expression."""
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$")]

@@ -74,7 +74,7 @@ class AttemptEvent(StepEvent):
     service_ms: Milliseconds = 0.0
     cold_ms: Milliseconds = 0.0
     usage: TokenUsage = Field(default_factory=TokenUsage)
-    cost_usd: float = Field(default=0.0, ge=0)
+    cost_usd: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
 
 class StepCompleted(AttemptEvent):

@@ -1,5 +1,6 @@
 """From a decided run to its one response and its bill."""
 
+import sys
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -10,6 +11,11 @@ from schemas.events import RunFinished, RunRejected, RunStarted
 from schemas.responses import Cost, InferenceResponse, StepReport, Timing
 from schemas.usage import StepCost, UsageRecord
 from services.aggregator.domain.state import Outcome, Run, StepState
+
+LARGEST = sys.float_info.max
+"""JSON has no infinity: an outcome whose sums overflowed could not be read back, and its run would never end."""
+LAST_MS = 253_402_300_799_000
+"""The end of the year 9999: an outcome has a date, whatever log time a forged opening claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +109,18 @@ def _report(state: StepState) -> StepReport:
 
 
 def _cost_by_step(run: Run) -> dict[str, StepCost]:
-    return {step_id: state.cost for step_id, state in run.steps.items() if state.cost.attempts}
+    return {step_id: _finite(state.cost) for step_id, state in run.steps.items() if state.cost.attempts}
 
 
 def _total_cost(run: Run) -> float:
-    return sum(state.cost.cost_usd for state in run.steps.values())
+    return min(LARGEST, sum(state.cost.cost_usd for state in run.steps.values()))
+
+
+def _finite(cost: StepCost) -> StepCost:
+    if max(cost.cost_usd, cost.service_ms) <= LARGEST:
+        return cost
+    bounded = {"cost_usd": min(LARGEST, cost.cost_usd), "service_ms": min(LARGEST, cost.service_ms)}
+    return cost.model_copy(update=bounded)
 
 
 def timing(run: Run, decided_at: int) -> Timing:
@@ -151,7 +164,11 @@ def critical_path(run: Run) -> tuple[str, ...]:
 
 
 def _iso(log_time_ms: int) -> str:
-    return datetime.fromtimestamp(log_time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(min(log_time_ms, LAST_MS) / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 def too_large(size_bytes: int, limit_bytes: int) -> ErrorDetail:

@@ -1,9 +1,11 @@
 """The response and the bill: where the time went, and what it cost."""
 
 import pytest
+from pydantic import ValidationError
 
 from schemas.base import RunStatus
 from schemas.errors import ErrorCode
+from schemas.events import EVENT, StepCompleted
 from services.aggregator.domain.outcomes import Mapped, critical_path, finish, reaches_output, timing, too_large
 from tests.unit.aggregator.log import DIAMOND, T0, Log, graph, model, rejected
 
@@ -93,3 +95,30 @@ def test_a_run_that_ends_early_reports_the_steps_as_they_stood() -> None:
         "c": "pending",
     }
     assert response.timing.critical_path == ("a",)
+
+
+@pytest.mark.parametrize("number", ["1e999", "Infinity", "-1", "NaN"])
+@pytest.mark.parametrize("name", ["cost_usd", "service_ms", "cold_ms"])
+def test_an_event_with_a_number_that_json_has_not_is_no_event(name: str, number: str) -> None:
+    event = f'{{"run_id": "r", "tenant": "t", "step": "a", "attempt": 1, "output": {{}}, "{name}": {number}}}'
+    with pytest.raises(ValidationError, match=name):
+        StepCompleted.model_validate_json(event)
+
+
+def test_costs_that_overflow_leave_an_outcome_that_can_be_read_back() -> None:
+    log = Log()
+    log.start(graph(model("a"), model("b")))
+    log.fail("a", retryable=True)
+    for attempt, step in ((1, "a"), (1, "b")):
+        log.done(step, attempt=attempt, cost_usd=1.5e308, service_ms=1.5e308)
+    outcome = finish(log.run, Mapped("x"))
+    assert EVENT.validate_json(EVENT.dump_json(outcome)) == outcome
+
+
+def test_an_opening_from_beyond_the_calendar_has_an_outcome() -> None:
+    log = Log()
+    log.start(log_time=10**18)
+    log.cancel()
+    outcome = finish(log.run, Mapped())
+    assert outcome.response.started_at == "9999-12-31T23:59:59.000Z"
+    assert EVENT.validate_json(EVENT.dump_json(outcome)) == outcome
