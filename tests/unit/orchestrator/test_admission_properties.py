@@ -1,4 +1,4 @@
-"""Whatever stands in an ingress topic, admission has one answer to it, always the same, and one that can be written."""
+"""Whatever stands in an ingress topic, admission has one answer to it, always the same, that can be written."""
 
 import json
 from typing import Any
