@@ -24,6 +24,7 @@ from headway.cli.bundles import STAND_INS
 from schemas.base import Json, LogTime, Priority
 from schemas.config import Bundle
 from schemas.events import EVENT, Event, RequestCoordinates
+from schemas.fleet import BreakerState, WorkerStatus
 from schemas.models import Backend, OpenAIEngine, SimulatedEngine
 from schemas.redis_keys import EndedRun
 from schemas.requests import InferenceRequest
@@ -61,10 +62,11 @@ from services.worker.claims import Claims
 from services.worker.ended_runs import EndedRuns
 from services.worker.engines.registry import build_engine
 from services.worker.handlers import Surroundings
-from services.worker.member import Member
+from services.worker.member import Member, Name
 
 READY_TIMEOUT_S = 30.0
 POLL_S = 0.005
+INFORM_S = 0.25
 MAX_OPEN_RUNS = 100_000
 _STAND_INS = {**STAND_INS, OpenAIEngine: {"text": "(simulated)", "finish_reason": "stop"}}
 
@@ -164,6 +166,7 @@ class InProcessPlane:
         self._stream(AGGREGATOR_GROUP, EVENTS, join, join)
         self._spawn(join.tick())
         self._start_worker()
+        self._spawn(self._inform(dispatch))
         await self._until(lambda: not any(member.why_not_ready() for member in self._members), READY_TIMEOUT_S)
 
     async def stop(self) -> None:
@@ -204,6 +207,17 @@ class InProcessPlane:
             self._engines.append(engine)
             self._members.append(member)
             self._spawn(member.run())
+            self._spawn(member.watch())
+            self._spawn(member.guard())
+
+    async def _inform(self, dispatch: Dispatch) -> None:
+        """What the fleet topic would tell dispatch of the circuit breakers."""
+        name = Name("worker", "in-process")
+        while True:
+            news = [status for member in self._members for status in member.news(name)]
+            breakers = [(_now_ms(), status) for status in news if isinstance(status, BreakerState)]
+            dispatch.on_breakers(breakers, [status for status in news if isinstance(status, WorkerStatus)])
+            await asyncio.sleep(INFORM_S)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work))

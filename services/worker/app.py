@@ -60,7 +60,9 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
         ended = EndedRuns()
         members: list[Member] = []
         name = Name(app.instance, app.settings.host)
-        publisher = FleetPublisher(producer, app.clock, lambda: [m.status(name) for m in members], STATUS_EVERY_S)
+        publisher = FleetPublisher(
+            producer, app.clock, lambda: [news for member in members for news in member.news(name)], STATUS_EVERY_S
+        )
 
         def consumer(settings: ConsumerSettings, listener: RebalanceListener) -> AioKafkaConsumer:
             return AioKafkaConsumer(connection, settings, listener)
@@ -71,7 +73,7 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
             members.append(
                 Member(
                     queue, engine, around, ended,
-                    consumers=consumer, metrics=app.metrics, on_warm=publisher.hurry,
+                    consumers=consumer, metrics=app.metrics, on_change=publisher.hurry,
                 )
             )  # fmt: skip
         stack.push_async_callback(app.end_components)  # before their clients are closed
@@ -82,6 +84,7 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
         for member in members:
             app.readiness.add(member.queue.label, member.why_not_ready)
             app.component(f"{member.queue.label}-engine", member.watch())
+            app.component(f"{member.queue.label}-breaker", member.guard())
             app.component(member.queue.label, member.run())
         await app.stopping.wait()
         time_left_s = max(0.1, app.settings.drain_timeout_s - LEAVE_S)

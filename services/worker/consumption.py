@@ -233,7 +233,8 @@ class Consumption:
         if not self._taking or not self._life.available:
             return dict.fromkeys(LANES, 0)
         room = self._desk.room
-        return {lane: min(room, self._slots.free(lane)) if self._assignment.owns(lane) else 0 for lane in LANES}
+        free = {lane: room if self._life.refuses else min(room, self._slots.free(lane)) for lane in LANES}
+        return {lane: free[lane] if self._assignment.owns(lane) else 0 for lane in LANES}
 
     async def _poll(
         self, partitions: Collection[TopicPartition], max_records: int, timeout_s: float

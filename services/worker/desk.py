@@ -17,7 +17,7 @@ from schemas.tasks import InferenceTask
 from services.chassis.kafka.types import Record
 from services.chassis.logging import reason
 from services.worker.domain.batches import MicroBatcher
-from services.worker.domain.engine import DeadlineExceeded
+from services.worker.domain.engine import DeadlineExceeded, EngineError
 from services.worker.domain.parking import Parking
 from services.worker.domain.ports import Answer, Verdict
 from services.worker.domain.slots import Slots
@@ -152,8 +152,10 @@ class Desk:
         if attempt.over or self._ended.covers(attempt.task.run_id, attempt.task.deadline_at):
             self._handler.drop(attempt, "dropped")
             self._close(entry)
-        elif self._handler.left_s(attempt) <= 0:
-            self._spawn(self._refuse(entry))
+        elif (fault := self._handler.refusal(attempt)) is not None:
+            self._spawn(self._refuse(entry, fault))
+        elif not self._slots.free(attempt.lane):  # it was polled to be refused, and by now the breaker lets it pass
+            self._park(entry, 0.0)
         else:
             self._slots.take(attempt.lane)
             entry.in_slot = True
@@ -203,7 +205,7 @@ class Desk:
                     return
                 await self._handler.publish(await self._handler.execute([entry.attempt]))
         except TimeoutError:
-            await self._refuse(entry)
+            await self._refuse(entry, DeadlineExceeded("the step's time was up before it could run alone"))
             return
         finally:
             self._leave_slot(entry)
@@ -213,9 +215,8 @@ class Desk:
         await self._handler.put_aside(entry.record, entry.attempt)
         self._close(entry)
 
-    async def _refuse(self, entry: Entry) -> None:
-        late = DeadlineExceeded("the step's time was up before it began")
-        await self._handler.publish([self._handler.refuse(entry.attempt, late)])
+    async def _refuse(self, entry: Entry, fault: EngineError) -> None:
+        await self._handler.publish([self._handler.refuse(entry.attempt, fault)])
         self._close(entry)
 
     async def _dead_letter(self, record: Record, lane: Priority, why: str, passed: Callable[[], None]) -> None:

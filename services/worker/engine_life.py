@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Literal
 
 from schemas.base import LogTime
+from schemas.fleet import CircuitState
 from services.chassis.clock import LogClock
 from services.chassis.logging import log
+from services.worker.circuit import Circuit
 from services.worker.domain.engine import FIRST_HEALTH_TIMEOUT_S, HEALTH_TIMEOUT_S, Engine
 
 START_TIMEOUT_S = 900.0
@@ -17,6 +19,12 @@ HEALTH_EVERY_S = 10.0
 """An engine that answered nothing for so long is checked, however busy it is."""
 HEAL_TIMEOUT_S = 12.0
 """The second check of an engine that failed one: without an answer it is given up 28 s after its last."""
+HEAL_EVERY_S = 2.0
+"""How often it is tried to heal an engine that says no, but at once: a server that is down may come back."""
+GIVE_UP_S = 300.0
+"""For how long; then a new process may do better."""
+PATIENCE_S = 3.0
+"""Tasks wait so long for an engine under suspicion; then its breaker opens."""
 MAX_PAUSE_S = 10.0
 
 
@@ -32,6 +40,8 @@ class EngineLife:
         label: str,
         engine: Engine,
         clock: LogClock,
+        circuit: Circuit,
+        *,
         on_started: Callable[[float], None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -40,6 +50,8 @@ class EngineLife:
         self._engine = engine
         self._clock = clock
         self._on_started = on_started
+        self._circuit = circuit
+        circuit.listen(self._on_circuit)
         self._monotonic = monotonic
         self.state: Literal["starting", "warm", "failed"] = "starting"
         self.ready_at: LogTime | None = None
@@ -50,9 +62,19 @@ class EngineLife:
         self._answered_at = monotonic()
 
     @property
+    def started(self) -> bool:
+        """Whether it has ever answered here."""
+        return self._started.is_set()
+
+    @property
     def available(self) -> bool:
-        """Whether new work makes sense."""
-        return self.state == "warm" and not self._suspected.is_set()
+        """Whether tasks should be taken: to be run, or, while the breaker is open, to be refused at once."""
+        return self.refuses or (self.state == "warm" and not self._suspected.is_set())
+
+    @property
+    def refuses(self) -> bool:
+        """Whether every task is refused: that takes no slot."""
+        return self._circuit.is_open
 
     def answered(self) -> None:
         """The engine answered a call: it is well."""
@@ -60,7 +82,7 @@ class EngineLife:
 
     def suspect(self, retry_after_s: float | None) -> None:
         """A call failed for the engine's own reasons: no more work before a health check, in `retry_after_s`."""
-        self._pause_s = min(retry_after_s or 0.0, MAX_PAUSE_S)
+        self._pause_s = max(self._pause_s, min(retry_after_s or 0.0, MAX_PAUSE_S))
         self._suspected.set()
 
     async def start(self, first_health_s: float = FIRST_HEALTH_TIMEOUT_S) -> None:
@@ -85,23 +107,40 @@ class EngineLife:
         """A component, at work from the first start on. Raises EngineLostError when an ill engine does not heal."""
         await self._started.wait()
         while True:
-            if await self._suspicion() or self._quiet_s >= HEALTH_EVERY_S:
-                await self._check()
-            self._suspected.clear()
+            if await self._suspicion():
+                await self._examine(PATIENCE_S)
+            elif self._quiet_s >= HEALTH_EVERY_S:
+                await self._examine(PATIENCE_S + HEALTH_TIMEOUT_S)
+
+    def _on_circuit(self, state: CircuitState) -> None:
+        """What opened it is for a health check to find out; passing one is what lets probes pass."""
+        if state is CircuitState.OPEN:
+            self.suspect(self._circuit.pause_s)
 
     @property
     def _quiet_s(self) -> float:
         return self._monotonic() - self._answered_at
 
     async def _suspicion(self) -> bool:
-        """Waits for one, and for the pause it asked for; False when there was none until a check may be due."""
+        """Waits for one; False when there was none until a check may be due."""
         try:
             async with asyncio.timeout(max(0.0, HEALTH_EVERY_S - self._quiet_s)):
                 await self._suspected.wait()
         except TimeoutError:
             return False
-        await asyncio.sleep(self._pause_s)
         return True
+
+    async def _examine(self, patience_s: float) -> None:
+        """A health check, after the pause that was asked for. A suspect has no work until it has passed."""
+        patience = asyncio.get_running_loop().call_later(patience_s, self._circuit.trip)
+        try:
+            await asyncio.sleep(self._pause_s)
+            await self._check()
+        finally:
+            patience.cancel()
+        self._pause_s = 0.0
+        self._suspected.clear()
+        self._circuit.prove()
 
     async def _check(self) -> None:
         try:
@@ -112,17 +151,32 @@ class EngineLife:
         self.answered()
 
     async def _prove(self, timeout_s: float) -> None:
-        """A health check, bounded also for an engine that does not keep to its time."""
-        async with asyncio.timeout(timeout_s + 1):
-            await self._engine.health(timeout_s)
+        """A health check, bounded also for an engine that does not keep to its time.
+
+        One that is too busy for it, but answers a call meanwhile, has proven as much.
+        """
+        began = self._monotonic()
+        try:
+            async with asyncio.timeout(timeout_s + 1):
+                await self._engine.health(timeout_s)
+        except Exception:
+            if self._answered_at <= began:
+                raise
 
     async def _heal(self) -> None:
+        """Starts it anew, again and again while it says no at once; one that says nothing is lost."""
         self.state = "starting"
-        try:
-            await self.start(HEAL_TIMEOUT_S)
-        except Exception as error:
-            self.state = "failed"
-            raise EngineLostError(f"the engine of {self._label} is lost: {error}") from error
+        give_up_at = self._monotonic() + GIVE_UP_S
+        while True:
+            began = self._monotonic()
+            try:
+                return await self.start(HEAL_TIMEOUT_S)
+            except Exception as error:
+                now = self._monotonic()
+                if now - began >= HEAL_TIMEOUT_S or now >= give_up_at:
+                    self.state = "failed"
+                    raise EngineLostError(f"the engine of {self._label} is lost: {error}") from error
+            await asyncio.sleep(HEAL_EVERY_S)
 
     async def _tell_progress(self, began: float) -> None:
         while True:

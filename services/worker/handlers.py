@@ -20,8 +20,10 @@ from services.chassis.kafka.dead_letters import dead_letter
 from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.types import Producer, Record
 from services.chassis.logging import log, reason
+from services.worker.circuit import Circuit
 from services.worker.claims import Claims
 from services.worker.domain import reports
+from services.worker.domain.breaker import Tally
 from services.worker.domain.engine import (
     Call,
     CallerFault,
@@ -29,6 +31,7 @@ from services.worker.domain.engine import (
     Engine,
     EngineError,
     EngineFailed,
+    EngineUnavailable,
     Outcome,
     Result,
 )
@@ -112,11 +115,19 @@ class TaskHandler:
     """The tasks of one queue, by its engine."""
 
     def __init__(
-        self, queue: Queue, engine: Engine, life: EngineLife, around: Surroundings, telemetry: Telemetry
+        self,
+        queue: Queue,
+        engine: Engine,
+        around: Surroundings,
+        *,
+        life: EngineLife,
+        circuit: Circuit,
+        telemetry: Telemetry,
     ) -> None:
         self._queue = queue
         self._engine = engine
         self._life = life
+        self._circuit = circuit
         self._around = around
         self._telemetry = telemetry
         self._budget = RetryBudget()
@@ -132,6 +143,15 @@ class TaskHandler:
     def left_s(self, attempt: Attempt) -> float:
         """Seconds until the step's time is up; negative after."""
         return (attempt.task.step_deadline_at - self._now()) / 1_000
+
+    def refusal(self, attempt: Attempt) -> EngineError | None:
+        """Why it is not even worth a slot; None when it is."""
+        if self.left_s(attempt) <= 0:
+            return DeadlineExceeded("the step's time was up before it began")
+        return self._cut_off() if self._circuit.room(1) == 0 else None
+
+    def _cut_off(self) -> EngineError:
+        return EngineUnavailable(f"the circuit breaker of {self._queue.label} is {self._circuit.state}")
 
     async def execute(self, attempts: Sequence[Attempt]) -> list[Report]:
         """Runs them in one engine call: a report for each whose run is not over."""
@@ -155,7 +175,9 @@ class TaskHandler:
                 refused.append(self.refuse(attempt, call))
             else:
                 calls.append((attempt, call))
-        return refused + (await self._infer(*zip(*calls, strict=True)) if calls else [])
+        room = self._circuit.room(len(calls))
+        refused += [self.refuse(attempt, self._cut_off()) for attempt, _ in calls[room:]]
+        return refused + (await self._infer(*zip(*calls[:room], strict=True)) if room else [])
 
     def refuse(self, attempt: Attempt, fault: EngineError) -> Report:
         """The report of a task that never reaches the engine."""
@@ -219,7 +241,13 @@ class TaskHandler:
 
     async def _infer(self, attempts: Sequence[Attempt], calls: Sequence[Call]) -> list[Report]:
         started_at, began = self._now(), self._around.monotonic()
-        outcomes = await self._outcomes(attempts, calls)
+        trial, tally = self._circuit.begin(len(calls)), Tally()
+        try:
+            outcomes = await self._outcomes(attempts, calls)
+            waited_for = zip(attempts, outcomes, strict=True)
+            tally = Tally.of(outcome for attempt, outcome in waited_for if not attempt.over)
+        finally:
+            self._circuit.end(trial, tally)
         service_ms = (self._around.monotonic() - began) * 1_000
         self._learn(outcomes)
         found = []

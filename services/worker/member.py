@@ -1,12 +1,14 @@
 """One queue on one worker: its engine, its slots, its loop, and what it says of itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from schemas.fleet import WorkerStatus
+from schemas.fleet import BreakerState, CircuitState, FleetMessage, WorkerStatus
 from schemas.models import Queue
 from services.chassis.kafka.types import Consumer, ConsumerSettings, RebalanceListener
+from services.chassis.logging import log
 from services.chassis.metrics import Metrics
+from services.worker.circuit import Circuit
 from services.worker.consumption import Consumption, consumer_settings
 from services.worker.desk import Desk
 from services.worker.domain.engine import Engine
@@ -39,13 +41,21 @@ class Member:
         *,
         consumers: ConsumerFactory,
         metrics: Metrics,
-        on_warm: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_change` is called when the fleet should hear of it at once."""
         self.queue = queue
         self._slots = Slots(queue.slots)
         self._telemetry = Telemetry(queue, self._slots, metrics)
-        self._life = EngineLife(queue.label, engine, around.clock, self._telemetry.started, around.monotonic)
-        handler = TaskHandler(queue, engine, self._life, around, self._telemetry)
+        self._circuit = Circuit(queue.breaker, around.monotonic)
+        self._circuit.listen(self._on_circuit)
+        self._life = EngineLife(
+            queue.label, engine, around.clock, self._circuit,
+            on_started=self._telemetry.started, monotonic=around.monotonic,
+        )  # fmt: skip
+        handler = TaskHandler(
+            queue, engine, around, life=self._life, circuit=self._circuit, telemetry=self._telemetry
+        )
         self._desk = Desk(
             queue, handler, slots=self._slots, ended=ended, solitude=around.solitude, max_batch=engine.max_batch,
             monotonic=around.monotonic,
@@ -59,13 +69,13 @@ class Member:
             consumer_factory=lambda listener: consumers(consumer_settings(queue), listener),
             monotonic=around.monotonic,
         )
-        self._on_warm = on_warm
+        self._on_change = on_change
 
     async def run(self) -> None:
         """A component. Raises what ends the process: an engine that does not start, Kafka's failures."""
         try:
             await self._life.start()
-            self._on_warm()
+            self._on_change()
             await self._consumption.run()
         finally:
             await self._desk.abandon()
@@ -74,13 +84,29 @@ class Member:
         """A component: raises EngineLostError when the engine is ill and does not heal."""
         await self._life.watch()
 
+    async def guard(self) -> None:
+        """A component: lets time pass for the circuit breaker."""
+        await self._circuit.keep()
+
     async def drain(self, timeout_s: float) -> None:
         """Lets running tasks end for a while and leaves the group; what still runs then is stopped."""
         await self._consumption.drain(timeout_s)
         await self._desk.abandon()
 
+    def news(self, name: Name) -> Iterator[FleetMessage]:
+        """What the fleet is told. Of an engine that never answered nothing can be said but that."""
+        yield self.status(name)
+        if self._life.started:
+            yield BreakerState(
+                instance=name.instance,
+                model_class=self.queue.model_class,
+                backend=self.queue.backend,
+                state=self._circuit.state,
+                probes=self._circuit.room(self.queue.breaker.probes) if self._circuit.is_half_open else 0,
+            )
+
     def status(self, name: Name) -> WorkerStatus:
-        """What the fleet is told."""
+        """What this worker is and does."""
         return WorkerStatus(
             instance=name.instance,
             host=name.host,
@@ -93,6 +119,11 @@ class Member:
             committed=self._consumption.committed,
             service_ms=self._telemetry.service_ms,
         )
+
+    def _on_circuit(self, state: CircuitState) -> None:
+        log.warning("breaker_changed", queue=self.queue.label, state=state)
+        self._telemetry.breaker(state)
+        self._on_change()
 
     def why_not_ready(self) -> str | None:
         """None when it is a member of its group with a warm engine."""

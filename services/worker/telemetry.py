@@ -6,6 +6,7 @@ from schemas import metrics as m
 from schemas.base import Priority
 from schemas.errors import DeadLetterReason, ErrorCode
 from schemas.events import StepCompleted, StepFailed
+from schemas.fleet import CircuitState
 from schemas.models import Queue
 from schemas.tasks import InferenceTask
 from services.chassis.kafka.types import Record
@@ -39,8 +40,15 @@ class Telemetry:
         self._dead_letters = {why: letters.labels(queue.topic, why) for why in DEAD_LETTERED}
         metrics.gauge(m.SLOTS).labels(*names).set(slots.total)
         metrics.gauge(m.SLOTS_BUSY).labels(*names).set_function(lambda: slots.busy)
+        self._breaker = {state: metrics.gauge(m.BREAKER_STATE).labels(*names, state) for state in CircuitState}
+        self.breaker(CircuitState.CLOSED)
         self.service_ms: float | None = None
         """Recent mean of the engine's time for a task."""
+
+    def breaker(self, state: CircuitState) -> None:
+        """The circuit breaker's state, from now on."""
+        for each, gauge in self._breaker.items():
+            gauge.set(each is state)
 
     def started(self, seconds: float) -> None:
         """The engine went from nothing to its first health."""

@@ -101,6 +101,7 @@ class Worker:
             for member in self.members.values():
                 group.create_task(member.run())
                 group.create_task(member.watch())
+                group.create_task(member.guard())
             group.create_task(self.claims.keep(self.ended.add))
             group.create_task(self.ended.follow(self.plane.dead_runs))
 
@@ -595,7 +596,9 @@ async def test_batch_tasks_are_not_starved_by_interactive_ones() -> None:
         assert batch >= 0.05 * len(plane.events()) - 2
 
 
-async def test_an_ailing_engine_gets_no_work_until_it_is_well() -> None:
+async def test_an_ailing_engine_gets_no_work_until_it_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_life, "GIVE_UP_S", 0.1)
+    monkeypatch.setattr(engine_life, "HEAL_EVERY_S", 0.2)
     llm = queue_of("llm", slots=2, latency_ms=1, outages=[{"after_s": 0.3, "for_s": 60, "kind": "fail"}])
     plane = Plane(llm)
     worker = Worker(plane, "worker-1", llm)

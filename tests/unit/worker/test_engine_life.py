@@ -3,8 +3,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from schemas.fleet import CircuitState
+from schemas.models import BreakerRules
 from services.chassis.clock import LogClock
 from services.worker import engine_life as module
+from services.worker.circuit import Circuit
 from services.worker.domain.engine import FIRST_HEALTH_TIMEOUT_S, HEALTH_TIMEOUT_S, Call, EngineUnavailable, Outcome
 from services.worker.engine_life import EngineLife, EngineLostError
 
@@ -52,7 +55,10 @@ class Case:
         self.starts: list[float] = []
         clock = LogClock(lambda: self.now)
         clock.observe(5_000)
-        self.life = EngineLife("llm", self.engine, clock, self.starts.append, lambda: self.now)
+        self.circuit = Circuit(BreakerRules(pause=10), lambda: self.now)
+        self.life = EngineLife(
+            "llm", self.engine, clock, self.circuit, on_started=self.starts.append, monotonic=lambda: self.now
+        )
         self.watch = asyncio.create_task(self.life.watch())
 
     async def until(self, true: Callable[[], bool]) -> None:
@@ -69,6 +75,8 @@ class Case:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HEALTH_EVERY_S", 0.01)
     monkeypatch.setattr(module, "PROGRESS_EVERY_S", 0.001)
+    monkeypatch.setattr(module, "HEAL_EVERY_S", 0.001)
+    monkeypatch.setattr(module, "PATIENCE_S", 0.02)
 
 
 async def test_an_engine_is_available_once_it_has_answered() -> None:
@@ -157,11 +165,77 @@ async def test_an_ill_engine_is_started_anew() -> None:
     assert len(case.starts) == 2
 
 
-async def test_one_that_does_not_heal_ends_its_worker() -> None:
+async def test_one_that_says_no_at_once_is_healed_again_and_again_and_then_ends_its_worker() -> None:
+    case = Case()
+    await case.life.start()
+    case.engine.ill, case.engine.heals = True, False
+    case.life.suspect(None)
+    await case.until(lambda: case.engine.starts > 3)
+    assert not case.watch.done()
+    case.now += module.GIVE_UP_S
+    with pytest.raises(EngineLostError, match="llm is lost: ill"):
+        await case.watch
+    assert case.life.state == "failed"
+
+
+async def test_one_that_says_nothing_is_given_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HEAL_TIMEOUT_S", 0.0)  # as long as it takes on this clock
     case = Case()
     await case.life.start()
     case.engine.ill, case.engine.heals = True, False
     case.life.suspect(None)
     with pytest.raises(EngineLostError, match="llm is lost: ill"):
         await case.watch
-    assert case.life.state == "failed"
+    assert case.engine.starts == 2
+
+
+async def test_the_breaker_opens_while_an_engine_does_not_heal_and_lets_probes_pass_when_it_has() -> None:
+    case = Case()
+    await case.life.start()
+    case.engine.ill, case.engine.heals = True, False
+    case.life.suspect(None)
+    await case.until(lambda: case.circuit.is_open)
+    assert case.life.available, "tasks are taken, to be refused"
+    assert case.life.refuses
+    case.engine.heals = True
+    await case.until(lambda: case.circuit.state is CircuitState.HALF_OPEN)
+    assert (case.life.state, case.life.available, case.life.refuses) == ("warm", True, False)
+
+
+async def test_an_engine_too_busy_for_a_check_is_well_if_it_answers_a_call_meanwhile() -> None:
+    case = Case()
+    await case.life.start()
+    case.engine.ill, case.engine.heals = True, False
+    health = case.engine.health
+
+    async def busy(timeout_s: float = 5.0) -> None:
+        case.now += timeout_s
+        case.life.answered()
+        await health(timeout_s)
+
+    case.engine.health = busy  # type: ignore[method-assign]
+    case.life.suspect(None)
+    await case.until(lambda: case.life.available)
+    assert (case.engine.starts, case.engine.checks) == (1, 2)
+
+
+async def test_an_engine_whose_breaker_opened_is_left_in_peace_and_then_checked() -> None:
+    case = Case()
+    await case.life.start()
+    case.circuit.trip()
+    assert case.engine.checks == 1
+    await case.until(lambda: case.circuit.state is CircuitState.HALF_OPEN)
+    assert case.engine.checks == 2
+    assert case.engine.starts == 1
+
+
+async def test_an_engine_that_heals_soon_opens_nothing() -> None:
+    case = Case()
+    await case.life.start()
+    told: list[CircuitState] = []
+    case.circuit.listen(told.append)
+    case.engine.ill = True
+    case.life.suspect(None)
+    await case.until(lambda: case.life.available)
+    await asyncio.sleep(2 * module.PATIENCE_S)
+    assert told == []
