@@ -44,6 +44,8 @@ class Faults:
     retry_s: float = 1.0
     heartbeat_s: float = 0.0
     """A member learns up to this late that its group rebalances, or goes on without it."""
+    fetch_s: float = 0.0
+    """Records that were there before a poll take up to this long to come."""
 
 
 CommitListener = Callable[[str, Mapping[TopicPartition, Commit]], None]
@@ -60,7 +62,7 @@ class InMemoryKafka:
         self._context = copy_context()
         self._clock = clock
         self._topics: dict[str, list[list[Record]]] = {}
-        self._groups: dict[str, _Group] = {}
+        self.groups: dict[str, _Group] = {}
         self._consumers: dict[InMemoryConsumer, None] = {}
         self._tasks: set[Task[None]] = set()
 
@@ -68,7 +70,7 @@ class InMemoryKafka:
         """Also grows an existing topic; its consumers' groups rebalance."""
         log = self._topics.setdefault(name, [])
         log.extend([] for _ in range(partitions - len(log)))
-        for group in self._groups.values():
+        for group in self.groups.values():
             group.on_topic_changed(name)
 
     def consumer(self, settings: ConsumerSettings, listener: RebalanceListener) -> "InMemoryConsumer":
@@ -107,9 +109,9 @@ class InMemoryKafka:
 
     def group(self, name: str) -> "_Group":
         """A group, created at its first use."""
-        if name not in self._groups:
-            self._groups[name] = _Group(self, name)
-        return self._groups[name]
+        if name not in self.groups:
+            self.groups[name] = _Group(self, name)
+        return self.groups[name]
 
     def attach(self, consumer: "InMemoryConsumer") -> None:
         """From now on the consumer hears of appends."""
@@ -272,8 +274,9 @@ class InMemoryConsumer:
     async def poll(
         self, partitions: Collection[TopicPartition] | None, *, max_records: int, timeout_s: float
     ) -> Sequence[Record]:
-        # Without this a busy reader would starve the loop.
-        await asyncio.sleep(0)
+        # Without a sleep a busy reader would starve the loop.
+        faults = self._broker.faults
+        await self._broker.sleep(faults.random.uniform(0, faults.fetch_s) if faults and max_records else 0)
         if records := self._take(partitions, max_records):
             return records
         limit = asyncio.ensure_future(self._broker.sleep(timeout_s))

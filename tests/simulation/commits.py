@@ -1,0 +1,113 @@
+"""No commit passes a record before what came of it stands in the log."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from schemas import headers, ids
+from schemas.topics import (
+    AGGREGATOR_GROUP,
+    IDEMPOTENCY_WINDOW_MS,
+    JOINS,
+    ORCHESTRATOR_JOINS_GROUP,
+    ORCHESTRATOR_REQUESTS_GROUP,
+)
+from services.aggregator.domain.decisions import DeadLetter, Decision, Dispatch, Finish, Publish
+from services.aggregator.domain.fold import LogRecord, fold
+from services.aggregator.domain.outcomes import reaches_output
+from services.aggregator.domain.state import Partition
+from services.chassis.kafka.types import Record, TopicPartition
+from tests.simulation.log import NEVER, Log
+
+Effects = Mapping[tuple[TopicPartition, int], int]
+"""By a record's coordinates: the stamp of the last record that had to come of it. Absent: nothing had to."""
+
+
+def committed_too_far(log: Log) -> Iterator[str]:
+    """Each commit against the effects of all records before it."""
+    effects: dict[str, Effects] = {}
+    reached: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
+    for commit in log.history.commits:
+        if commit.group not in effects:
+            effects[commit.group] = _effects_of(commit.group)(log)
+        offset, latest = reached.get((commit.group, commit.tp), (0, 0))
+        for passed in range(offset, commit.offset):
+            latest = max(latest, effects[commit.group].get((commit.tp, passed), 0))
+        reached[commit.group, commit.tp] = max(offset, commit.offset), latest
+        if latest > commit.at:
+            what = "never came" if latest == NEVER else f"came {latest - commit.at} ms later"
+            yield f"{commit.group}: {commit.tp} committed at {commit.offset}, and something of before {what}"
+            return
+
+
+def _effects_of(group: str) -> Callable[[Log], Effects]:
+    known = {
+        ORCHESTRATOR_REQUESTS_GROUP: _of_requests,
+        ORCHESTRATOR_JOINS_GROUP: _of_joins,
+        AGGREGATOR_GROUP: _of_events,
+    }
+    return known.get(group, _of_tasks)
+
+
+def _of_requests(log: Log) -> Effects:
+    """An opening, or a dead letter."""
+    return {
+        (tp, offset): min(log.admitted_at.get((tp, offset), NEVER), log.letter_at.get((tp, offset), NEVER))
+        for asked in log.history.asked
+        for tp, offset in asked.accepted
+    }
+
+
+def _of_joins(log: Log) -> Effects:
+    """A task, or an event about the attempt."""
+    found = {}
+    for record in log.history.records[JOINS]:
+        task_id = record.header(headers.TASK_ID) or ""
+        event_at = log.attempt_at.get(ids.parse_task_id(task_id), NEVER)
+        found[record.tp, record.offset] = min(log.task_at.get(task_id, NEVER), event_at)
+    return found
+
+
+def _of_tasks(log: Log) -> Effects:
+    """An event about the attempt; or a newer attempt, or the end of the run, makes it void."""
+    newer: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for task_id, stamp in [*log.ready_at.items(), *log.task_at.items()]:
+        run_id, step, attempt = ids.parse_task_id(task_id)
+        newer[run_id, step].append((attempt, stamp))
+    return {(record.tp, record.offset): _void_at(log, record, newer) for record in log.tasks}
+
+
+def _void_at(log: Log, task: Record, newer: Mapping[tuple[str, str], Sequence[tuple[int, int]]]) -> int:
+    run_id, step, attempt = ids.parse_task_id(task.header(headers.TASK_ID) or "")
+    marker = log.finish(run_id)
+    stamps = [stamp for other, stamp in newer[run_id, step] if other > attempt]
+    said = log.attempt_at.get((run_id, step, attempt), NEVER)
+    return min([said, NEVER if marker is None else marker.stamp, *stamps])
+
+
+def _of_events(log: Log) -> Effects:
+    """What the fold decides. An outcome may be late, when its output has to be read from the store."""
+    found: dict[tuple[TopicPartition, int], int] = {}
+    for tp, events in log.by_partition.items():
+        partition = Partition.empty(IDEMPOTENCY_WINDOW_MS)
+        for logged in events:
+            partition, decisions = fold(partition, LogRecord(logged.stamp, logged.event))
+            stamps = [_carried_out_at(log, decision) for decision in decisions]
+            found[tp, logged.record.offset] = max(stamps, default=0)
+    return found
+
+
+def _carried_out_at(log: Log, decision: Decision) -> int:
+    if isinstance(decision, Dispatch):
+        ready = decision.ready
+        failed_at = log.attempt_at.get((ready.run_id, ready.step.id, ready.attempt), NEVER)
+        return min(log.ready_at.get(ready.task_id, NEVER), failed_at)
+    if isinstance(decision, Publish):
+        response = log.responses.get(decision.finished.response.request_id, ())
+        bill = log.bills.get(decision.finished.run_id, ())
+        return max((records[0].timestamp if records else NEVER) for records in (response, bill))
+    if isinstance(decision, DeadLetter):
+        origin = TopicPartition(decision.request.topic, decision.request.partition), decision.request.offset
+        return log.letter_at.get(origin, NEVER)
+    assert isinstance(decision, Finish)
+    marker = None if reaches_output(decision.run) else log.finish(decision.run.run_id)
+    return marker.stamp if marker is not None else 0

@@ -1,0 +1,40 @@
+"""The protocol holds over hundreds of seeds, and a protocol with a bug in it does not."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.__main__ import first_caught, run_seed
+from tests.simulation.bugs import BUGS
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 300
+CHUNK = 50
+ALL_FAULTS = 13
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, CHUNK))
+def test_whatever_befalls_the_plane_every_promise_holds(first: int) -> None:
+    outcomes = [run_seed(seed) for seed in range(first, first + CHUNK)]
+    assert not [(outcome.seed, *outcome.found) for outcome in outcomes if outcome.found]
+    assert len({kind for outcome in outcomes for kind in outcome.befell}) == ALL_FAULTS
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_is_found(bug: str) -> None:
+    assert first_caught(bug, range(1, SEEDS + 1)) is not None
+
+
+def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
+    here = run_seed(7).digest
+    code = "from tests.simulation.__main__ import run_seed; print(run_seed(7).digest)"
+    for hash_seed in ("1", "2"):
+        there = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert there.stdout.split() == [here]
+    assert run_seed(8).digest != here
