@@ -12,13 +12,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from schemas.base import Priority
 from schemas.models import Queue
 from services.chassis.clock import LogClock
-from services.chassis.kafka.supervision import StalledError
+from services.chassis.kafka.supervision import Watch, supervise
 from services.chassis.kafka.types import (
     Commit,
     Consumer,
     ConsumerSettings,
-    KafkaError,
-    ProducerDeadError,
     RebalanceListener,
     Record,
     TopicPartition,
@@ -38,11 +36,6 @@ SATURATED_S = 0.005
 """How often reserved slots are offered while the others are taken: a wait for records would not hear of a slot."""
 BLOCKED_S = 0.05
 """How often a partition too far ahead of its commit is looked at again."""
-MAX_FAILURES = 5
-RESTART_S = 1.0
-WATCH_S = 10.0
-POLL_STALL_S = 30.0
-DELIVERY_STALL_S = 60.0
 
 
 def consumer_settings(queue: Queue) -> ConsumerSettings:
@@ -81,13 +74,12 @@ class Consumption:
         self._scheduler = LaneScheduler(monotonic())
         self._assignment = Assignment(queue.lanes, {})
         self._consumer: Consumer
+        self._watch: Watch
         self._taking = False
-        self._stopping = False
+        self._stopping = asyncio.Event()
         self._drain_s = 0.0
         self._ended = asyncio.Event()
         self._ended.set()
-        self._polling_since: float | None = None
-        self._delivered = False
 
     @property
     def is_member(self) -> bool:
@@ -97,7 +89,7 @@ class Consumption:
     @property
     def stopping(self) -> bool:
         """It was told to drain."""
-        return self._stopping
+        return self._stopping.is_set()
 
     @property
     def committed(self) -> dict[int, int]:
@@ -106,27 +98,14 @@ class Consumption:
 
     async def run(self) -> None:
         """Until drained. Raises what ends the process: ProducerDeadError, or KafkaError without a broker."""
-        failures = 0
         self._ended.clear()
-        while not self._stopping:
-            self._consumer = self._consumer_factory(self)
-            began = self._monotonic()
-            try:
-                await self._session()
-            except ProducerDeadError:
-                raise
-            except KafkaError as error:
-                failures = 1 if self._monotonic() - began > DELIVERY_STALL_S else failures + 1
-                if failures >= MAX_FAILURES:
-                    raise
-                log.warning("consumer_replaced", queue=self._queue.label, failures=failures, exc_info=error)
-                await asyncio.sleep(RESTART_S * failures)
+        await supervise(self._session, self._stopping, queue=self._queue.label)
         self._ended.set()
 
     async def drain(self, timeout_s: float) -> None:
         """Takes no more, lets running tasks end for a while, commits and leaves the group."""
         self._drain_s = timeout_s
-        self._stopping = True
+        self._stopping.set()
         self._desk.changed.set()
         await self._ended.wait()
 
@@ -153,7 +132,9 @@ class Consumption:
 
     async def _session(self) -> None:
         """The life of one consumer."""
-        parts = [asyncio.create_task(part) for part in (self._consume(), self._commit_on_time(), self._watch())]
+        self._consumer = self._consumer_factory(self)
+        self._watch = Watch(self._consumer, self._wanted)
+        parts = [asyncio.create_task(part) for part in (self._consume(), self._commit_on_time(), self._watch.run())]
         try:
             await asyncio.wait([*parts, self._desk.failed], return_when=asyncio.FIRST_COMPLETED)
             for part in (self._desk.failed, *parts):
@@ -182,7 +163,7 @@ class Consumption:
     async def _consume(self) -> None:
         await self._consumer.start()
         more = True
-        while not self._stopping:
+        while not self.stopping:
             self._desk.enter_parked()
             if not (more and await self._round()):
                 more = await self._rest()
@@ -239,16 +220,19 @@ class Consumption:
     async def _poll(
         self, partitions: Collection[TopicPartition], max_records: int, timeout_s: float
     ) -> Sequence[Record]:
-        self._polling_since = self._monotonic()
-        records = await self._consumer.poll(partitions, max_records=max_records, timeout_s=timeout_s)
-        self._polling_since = None
-        return records
+        with self._watch.polling():
+            return await self._consumer.poll(partitions, max_records=max_records, timeout_s=timeout_s)
+
+    def _wanted(self) -> list[TopicPartition]:
+        """Partitions whose tasks could be taken now."""
+        free = self._free()
+        return [tp for lane in LANES if free[lane] for tp in self._assignment.open(lane)]
 
     def _deliver(self, records: Sequence[Record]) -> None:
         """Hands records on, unless they ceased to be ours while they were polled."""
         if not records or not self._taking:
             return
-        self._delivered = True
+        self._watch.delivered()
         self._clock.observe(max(record.timestamp for record in records))
         for record in records:
             lane, passed = self._assignment.lane(record), self._assignment.deliver(record)
@@ -272,26 +256,3 @@ class Consumption:
         offsets = assignment.committable()
         if offsets and await self._consumer.commit(offsets):
             assignment.committed(offsets)
-
-    async def _watch(self) -> None:
-        """Some broker failures leave a consumer alive but stuck."""
-        behind_s = 0.0
-        while True:
-            await asyncio.sleep(WATCH_S)
-            if self._polling_since is not None and self._monotonic() - self._polling_since > POLL_STALL_S:
-                raise StalledError(f"a poll has not returned for {POLL_STALL_S:.0f} s")
-            idle, self._delivered = not self._delivered, False
-            behind_s = behind_s + WATCH_S if idle and await self._is_behind() else 0.0
-            if behind_s > DELIVERY_STALL_S:
-                raise StalledError(f"tasks exist, but none was delivered for {DELIVERY_STALL_S:.0f} s")
-
-    async def _is_behind(self) -> bool:
-        """Whether tasks exist that could be polled. An unreachable broker is no reason to replace the consumer."""
-        free = self._free()
-        open_ = [tp for lane in LANES if free[lane] for tp in self._assignment.open(lane)]
-        try:
-            positions = await self._consumer.positions(open_)
-            ends = await self._consumer.end_offsets(positions)
-        except KafkaError:
-            return False
-        return any(ends[tp] > position for tp, position in positions.items())

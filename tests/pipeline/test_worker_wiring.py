@@ -20,6 +20,7 @@ from schemas.tasks import InferenceTask, Price
 from schemas.topics import EVENTS
 from services.chassis.blobs import InMemoryBlobStore, Outputs
 from services.chassis.clock import LogClock
+from services.chassis.kafka import supervision
 from services.chassis.kafka.in_memory import InMemoryConsumer, InMemoryKafka
 from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.types import (
@@ -32,7 +33,7 @@ from services.chassis.kafka.types import (
     TopicPartition,
 )
 from services.chassis.metrics import Metrics
-from services.worker import consumption, engine_life
+from services.worker import engine_life
 from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
 from services.worker.adapters.memory_dead_runs import InMemoryDeadRuns
 from services.worker.claims import Claims
@@ -740,9 +741,9 @@ class FailingConsumer(InMemoryConsumer):
 
 @pytest.mark.parametrize("hang", [False, True])
 async def test_a_consumer_that_fails_or_hangs_is_replaced(hang: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumption, "RESTART_S", 0.01)
-    monkeypatch.setattr(consumption, "WATCH_S", 0.05)
-    monkeypatch.setattr(consumption, "POLL_STALL_S", 0.5)
+    monkeypatch.setattr(supervision, "RESTART_S", 0.01)
+    monkeypatch.setattr(supervision, "WATCH_S", 0.05)
+    monkeypatch.setattr(supervision, "POLL_STALL_S", 0.5)
     plane = Plane(LLM)
     made: list[InMemoryConsumer] = []
 
@@ -763,7 +764,7 @@ async def test_a_consumer_that_fails_or_hangs_is_replaced(hang: bool, monkeypatc
 
 
 async def test_a_consumer_that_always_fails_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumption, "RESTART_S", 0.001)
+    monkeypatch.setattr(supervision, "RESTART_S", 0.001)
     plane = Plane(LLM)
     worker = Worker(plane, "w", LLM, consumers=lambda *given: FailingConsumer(plane.kafka, *given))
     with pytest.raises(ExceptionGroup) as ended:
@@ -780,9 +781,9 @@ class DeafConsumer(InMemoryConsumer):
 
 
 async def test_a_consumer_that_hears_nothing_of_waiting_tasks_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumption, "RESTART_S", 0.01)
-    monkeypatch.setattr(consumption, "WATCH_S", 0.05)
-    monkeypatch.setattr(consumption, "DELIVERY_STALL_S", 0.2)
+    monkeypatch.setattr(supervision, "RESTART_S", 0.01)
+    monkeypatch.setattr(supervision, "WATCH_S", 0.05)
+    monkeypatch.setattr(supervision, "DELIVERY_STALL_S", 0.2)
     plane = Plane(LLM)
     kinds = iter([DeafConsumer, InMemoryConsumer])
     plane.put(plane.task(1))
