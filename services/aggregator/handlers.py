@@ -23,7 +23,7 @@ from services.chassis.kafka.types import Commit, Consumer, Outgoing, Producer, R
 from services.chassis.logging import log, reason
 
 TICK_INTERVAL_S = 0.05
-SNAPSHOT_CHECK_S = 1.0
+SNAPSHOT_CHECK_S = 0.1
 MAX_TICKS = 1_000
 """Ticks sent for one partition at a time: a flood of deadlines must not fill the producer."""
 
@@ -143,17 +143,18 @@ class Join:
     async def keep_snapshots(self) -> None:
         """A component: writes those that are due, one at a time."""
         while True:
-            await asyncio.sleep(SNAPSHOT_CHECK_S)
-            for partition, owned in list(self.owned.items()):
-                await self.snapshot(partition, owned)
+            await self.snapshot()
             await self._snapshots.delete_unneeded()
+            await asyncio.sleep(max(SNAPSHOT_CHECK_S, self._snapshots.rest_s))
 
-    async def snapshot(self, partition: int, owned: Owned) -> None:
-        """Writes one of this partition if it is due. Runs to which nothing happens meanwhile stay packed."""
-        before = owned.version
+    async def snapshot(self) -> None:
+        """Writes one if one is due. Runs to which nothing happens meanwhile stay packed."""
+        partition = self._snapshots.next_due({n: (owned.trail, owned.position) for n, owned in self.owned.items()})
+        if partition is None:
+            return
+        owned, before = self.owned[partition], self.owned[partition].version
         packed = await self._snapshots.write(partition, before, owned.trail)
-        if packed is not None:
-            owned.state = adopt(owned.state, before.state, packed)
+        owned.state = adopt(owned.state, before.state, packed)
 
     def open_runs(self) -> dict[int, int]:
         """Open runs by partition, where the state is the present."""

@@ -1,24 +1,29 @@
 """Snapshots of a partition's state: written beside the work, named by commits, loaded by the next owner."""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from immutables import Map
 
 from schemas.base import BlobRef
 from services.aggregator.domain.packing import pack
-from services.aggregator.domain.snapshot import SnapshotRef, UnusableSnapshotError, decode, encode
+from services.aggregator.domain.snapshot import (
+    SnapshotRef,
+    Tail,
+    UnusableSnapshotError,
+    decode,
+    encode,
+    longest_due,
+)
 from services.aggregator.domain.state import PackedRun, Partition, Run
 from services.chassis.blobs import BlobMissingError, BlobUnavailableError
 from services.chassis.logging import log
 
-EVERY_RECORDS = 20_000
-"""How many records a new owner may have to fold: about two seconds of work."""
 EVERY_S = 30.0
 MAX_SHARE = 0.05
-"""How much of the time may go into writing: a large state is written less often."""
+"""How much of the time may go into writing: large states are written less often."""
 SLICE = 64
 PAUSE_S = 0.002
 """After each slice of entries, which takes as long: the fold goes on meanwhile."""
@@ -46,19 +51,13 @@ class Version(NamedTuple):
 class Trail:
     """The snapshots of one partition that commits may name, oldest first, and the newest one's state."""
 
-    every_s: float
     written_at_s: float
-    took_s: float = 0.0
-    refs: list[SnapshotRef] = field(default_factory=list)
+    refs: list[SnapshotRef]
     newest: Version | None = None
 
-    def is_due(self, position: int, now_s: float) -> bool:
-        """Whether so much came since the newest that another one is worth its cost."""
-        fresh = position - (self.refs[-1].as_of if self.refs else 0)
-        waited_s = now_s - self.written_at_s
-        return waited_s >= self.took_s / MAX_SHARE and (
-            fresh >= EVERY_RECORDS or (fresh > 0 and waited_s >= self.every_s)
-        )
+    def tail(self, position: int, now_s: float) -> Tail:
+        """How much a new owner would have to fold."""
+        return Tail(position - (self.refs[-1].as_of if self.refs else 0), now_s - self.written_at_s)
 
     def metadata(self, offset: int) -> str:
         """Names the newest snapshot that a commit at `offset` may name.
@@ -89,10 +88,18 @@ class Snapshots:
         self._monotonic = monotonic
         self._every_s = every_s
         self._unneeded: list[BlobRef] = []
+        self.rest_s = 0.0
+        """How long to leave it at the last one, for the sake of everything else."""
 
     def trail(self, named: SnapshotRef | None) -> Trail:
         """Of a partition just assigned."""
-        return Trail(self._every_s, self._monotonic(), refs=[] if named is None else [named])
+        return Trail(self._monotonic(), [] if named is None else [named])
+
+    def next_due(self, positions: Mapping[int, tuple[Trail, int]]) -> int | None:
+        """The partition to write now, of those owned."""
+        now_s = self._monotonic()
+        tails = {number: trail.tail(position, now_s) for number, (trail, position) in positions.items()}
+        return longest_due(tails, self._every_s)
 
     async def load(self, partition: int, ref: SnapshotRef) -> Version | None:
         """The state it holds; None, and the log says why, when it cannot be had: the log itself can."""
@@ -103,13 +110,11 @@ class Snapshots:
             log.warning("snapshot_not_loaded", partition=partition, as_of=ref.as_of, exc_info=error)
             return None
 
-    async def write(self, partition: int, version: Version, trail: Trail) -> Partition | None:
-        """Writes one if it is due, in slices; the state with every run packed, or None."""
-        began = self._monotonic()
-        if not trail.is_due(version.offset, began):
-            return None
-        packed = await _pack_in_slices(version.state)
-        content = await _join_in_slices(encode(packed, partition, version.offset))
+    async def write(self, partition: int, version: Version, trail: Trail) -> Partition:
+        """Writes one, in slices, and rests; the state with every run packed."""
+        work = _Work(self._monotonic)
+        packed = await _pack_in_slices(version.state, work)
+        content = await _join_in_slices(encode(packed, partition, version.offset), work)
         try:
             ref = await self._store.put(content)
         except BlobUnavailableError as error:
@@ -118,7 +123,7 @@ class Snapshots:
             trail.refs.append(SnapshotRef(as_of=version.offset, blob=ref))
             trail.newest = Version(version.offset, packed)
         trail.written_at_s = self._monotonic()
-        trail.took_s = trail.written_at_s - began
+        self.rest_s = work.took_s / MAX_SHARE
         return packed
 
     def unneeded(self, blobs: list[BlobRef]) -> None:
@@ -135,19 +140,34 @@ class Snapshots:
                 log.warning("snapshot_not_deleted", exc_info=error)
 
 
-async def _pack_in_slices(state: Partition) -> Partition:
+class _Work:
+    """Measures what is done between the pauses: other work that goes on in them is not the snapshots' cost."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._since_s = monotonic()
+        self.took_s = 0.0
+
+    async def pause(self) -> None:
+        self.took_s += self._monotonic() - self._since_s
+        await asyncio.sleep(PAUSE_S)
+        self._since_s = self._monotonic()
+
+
+async def _pack_in_slices(state: Partition, work: _Work) -> Partition:
     packed: dict[str, Run | PackedRun] = {}
     for run_id, run in state.open.items():
         packed[run_id] = pack(run)
         if len(packed) % SLICE == 0:
-            await asyncio.sleep(PAUSE_S)
+            await work.pause()
     return replace(state, open=Map(packed))
 
 
-async def _join_in_slices(pieces: Iterable[bytes]) -> bytes:
+async def _join_in_slices(pieces: Iterable[bytes], work: _Work) -> bytes:
     joined: list[bytes] = []
     for piece in pieces:
         joined.append(piece)
         if len(joined) % SLICE == 0:
-            await asyncio.sleep(0)
+            await work.pause()
+    await work.pause()
     return b"".join(joined)

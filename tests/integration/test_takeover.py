@@ -129,7 +129,7 @@ class Plane:
         """As any tool would see it."""
         async with Admin(self._connection) as admin:
             group, target = self._connection.group(AGGREGATOR_GROUP), admin._target(tp)
-            found = await admin._client.list_consumer_group_offsets(group, partitions=[target])
+            found = await admin._answer(lambda: admin._client.list_consumer_group_offsets(group, partitions=[target]))
         return Commit(found[target].offset, found[target].metadata) if target in found else None
 
 

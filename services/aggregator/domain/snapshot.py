@@ -1,11 +1,14 @@
 """The state of a partition as of one offset, as bytes: what a new owner begins with instead of the whole log.
 
-JSON lines: a header, the plans, two lines for each open run (so that it can be left packed), then what is remembered.
+JSON lines: a header, the plans, two lines for each open run (so that it can be left packed), then what is remembered,
+many entries a line.
 A newer version reads what an older one wrote. Never the other way round: a fold must not go on from a state that it
 might not have reached.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
 
 from immutables import Map
 from pydantic import Field
@@ -20,6 +23,9 @@ from services.aggregator.domain.plans import Plan
 from services.aggregator.domain.state import PackedRun, Partition, Run
 
 FORMAT = 1
+ENTRIES_A_LINE = 256
+EVERY_RECORDS = 15_000
+"""How many records a new owner may have to fold, over all partitions of one process: about two seconds of work."""
 
 
 class SnapshotRef(Contract):
@@ -35,6 +41,20 @@ class SnapshotRef(Contract):
             return cls.model_validate_json(metadata)
         except ValueError:
             return None
+
+
+class Tail(NamedTuple):
+    """What came in a partition since its newest snapshot, and how long that has been."""
+
+    records: int
+    waited_s: float
+
+
+def longest_due(tails: Mapping[int, Tail], every_s: float) -> int | None:
+    """The partition to write next, if one is due: all together have become long, or one has waited long enough."""
+    crowded = sum(tail.records for tail in tails.values()) > EVERY_RECORDS
+    due = [number for number, tail in tails.items() if tail.records and (crowded or tail.waited_s >= every_s)]
+    return max(due, key=lambda number: tails[number].records, default=None)
 
 
 class UnusableSnapshotError(Exception):
@@ -86,8 +106,9 @@ def encode(state: Partition, partition: int, as_of: int) -> Iterator[bytes]:
         yield _line((run_id, packed.next_due, packed.graph_digest)) + packed.body + b"\n"
     for memory in (state.finished, state.cancelled):
         for generation in (memory.young, memory.old):
-            for key, (expiry, value) in generation.items():
-                yield _line((key, expiry, value))
+            entries = iter(generation.items())
+            while some := list(islice(entries, ENTRIES_A_LINE)):
+                yield _line(some)
 
 
 def decode(content: bytes, partition: int, as_of: int, window_ms: int) -> Partition:
@@ -128,10 +149,9 @@ def _memory(sizes: _Generations, lines: Iterator[bytes], window_ms: int) -> Memo
 
 
 def _generation(size: int, lines: Iterator[bytes]) -> "Map[str, tuple[int, str]]":
-    entries = {}
-    for _ in range(size):
-        key, expiry, value = from_json(next(lines))
-        entries[key] = (expiry, value)
+    entries: dict[str, tuple[int, str]] = {}
+    while len(entries) < size:
+        entries.update((key, (expiry, value)) for key, (expiry, value) in from_json(next(lines)))
     return Map(entries)
 
 

@@ -9,7 +9,7 @@ from schemas.events import RunCancelled
 from services.aggregator.domain.fold import LogRecord, fold
 from services.aggregator.domain.outcomes import Mapped, finish
 from services.aggregator.domain.packing import open_run
-from services.aggregator.domain.snapshot import UnusableSnapshotError, decode, encode
+from services.aggregator.domain.snapshot import Tail, UnusableSnapshotError, decode, encode, longest_due
 from services.aggregator.domain.state import PackedRun, Partition, Run
 from tests.unit.aggregator.log import DIAMOND, OPTIONAL, WINDOW_MS, Log, rejected, started
 
@@ -111,3 +111,22 @@ def test_the_fold_unpacks_what_it_touches() -> None:
     after, decisions = fold(taken, LogRecord(log.now + 1, event))
     assert len(decisions) == 1
     assert isinstance(after.open[Log.run_id], Run)
+
+
+def test_the_longest_tail_is_written_first_once_all_together_are_long() -> None:
+    tails = {0: Tail(9_000, 1.0), 1: Tail(6_000, 9.0), 2: Tail(0, 99.0)}
+    assert longest_due(tails, every_s=30.0) is None
+    assert longest_due({**tails, 1: Tail(6_001, 9.0)}, every_s=30.0) == 0
+
+
+def test_a_partition_that_has_waited_is_due_if_anything_came() -> None:
+    assert longest_due({0: Tail(9_000, 29.0), 1: Tail(1, 30.0), 2: Tail(0, 99.0)}, every_s=30.0) == 1
+    assert longest_due({2: Tail(0, 99.0)}, every_s=30.0) is None
+
+
+def test_thousands_of_remembered_runs_come_back() -> None:
+    partition = Partition.empty(WINDOW_MS)
+    for number in range(1_000):
+        finished = partition.finished.remember(f"run {number}", f"digest {number}", number)
+        partition = dataclasses.replace(partition, finished=finished)
+    assert decode(b"".join(encode(partition, 0, 5)), 0, 5, WINDOW_MS) == partition
