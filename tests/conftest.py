@@ -22,7 +22,11 @@ from services.chassis.kafka.connection import Connection
 
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=100, stateful_step_count=40)
 settings.register_profile(
-    "thorough", deadline=None, max_examples=3_000, stateful_step_count=80, suppress_health_check=[HealthCheck.too_slow]
+    "thorough",
+    deadline=None,
+    max_examples=1_000,
+    stateful_step_count=80,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("quick")
 

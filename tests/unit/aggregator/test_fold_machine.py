@@ -36,7 +36,8 @@ RUNS = st.sampled_from(["r1", "r2", "r3"])
 DIGESTS = st.sampled_from(["d1"] * 4 + ["d2"])
 DEADLINES_MS = st.sampled_from([900, 5_000, 5_000, 30_000])
 SHIFTS = st.sampled_from([0] * 4 + [-1, 1])
-WAITS_MS = st.sampled_from([0, 1, 90, 300, 1_100, 5_000, 12_000, 31_000, WINDOW_MS, 3 * WINDOW_MS])
+WAITS_MS = st.sampled_from([1, 5_000, 12_000, 31_000, WINDOW_MS, 3 * WINDOW_MS])
+AFTER_MS = st.sampled_from([0, 0, 1, 90, 90, 300, 700, 1_100, 5_000])
 ERROR = ErrorDetail(code=ErrorCode.ENGINE_FAILED, message="broke")
 
 
@@ -127,19 +128,29 @@ class FoldMachine(RuleBasedStateMachine):
         )
 
     @precondition(lambda self: self.ready)
-    @rule(data=st.data(), answer=st.sampled_from(["completed", "completed", "skipped", "shut", "odd"]), shift=SHIFTS)
-    def succeed(self, data: st.DataObject, answer: str, shift: int) -> None:
+    @rule(
+        data=st.data(),
+        answer=st.sampled_from(["completed", "completed", "skipped", "shut", "odd"]),
+        shift=SHIFTS,
+        after_ms=AFTER_MS,
+    )
+    def succeed(self, data: st.DataObject, answer: str, shift: int, after_ms: int) -> None:
+        self.now += after_ms
         self.answer(data, answer, shift)
 
     @precondition(lambda self: self.ready)
-    @rule(data=st.data(), answer=st.sampled_from(["failed", "retryable", "retryable"]), shift=SHIFTS)
-    def fail(self, data: st.DataObject, answer: str, shift: int) -> None:
+    @rule(
+        data=st.data(), answer=st.sampled_from(["failed", "retryable", "retryable"]), shift=SHIFTS, after_ms=AFTER_MS
+    )
+    def fail(self, data: st.DataObject, answer: str, shift: int, after_ms: int) -> None:
+        self.now += after_ms
         self.answer(data, answer, shift)
 
     @precondition(lambda self: self.ready)
-    @rule(data=st.data())
-    def answer_again(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), after_ms=AFTER_MS)
+    def answer_again(self, data: st.DataObject, after_ms: int) -> None:
         """To the task that was answered last, whatever became of it."""
+        self.now += after_ms
         if self.answered is not None:
             answer = data.draw(st.sampled_from(["completed", "failed", "retryable"]))
             self.speak(*self.answered, answer)
@@ -264,6 +275,9 @@ class FoldMachine(RuleBasedStateMachine):
                 now = max(now, run.next_due)
                 partition, _ = fold(partition, LogRecord(now, RunTicked(run_id=run_id, tenant="acme")))
                 assert opened(partition, run_id) is not run, "a tick that was due changed nothing"
+
+    def teardown(self) -> None:
+        self.crash()
 
     # What always holds ------------------------------------------------------------------------
 
