@@ -17,7 +17,7 @@ from loadtest.generator import Load
 from loadtest.measure import machine
 from loadtest.nemesis import clocks
 from loadtest.plane import plane
-from loadtest.scenarios import chaos, fanout, floor, flush, freeze, open_runs, rolling
+from loadtest.scenarios import breaker, chaos, fanout, floor, flush, freeze, open_runs, outage, poison, rolling
 from schemas.durations import parse_duration_ms
 
 SCENARIOS = {
@@ -27,6 +27,9 @@ SCENARIOS = {
     "flush": Scenario(flush.run),
     "freeze": Scenario(freeze.run),
     "open_runs": Scenario(open_runs.run, replicas={"aggregator": 2}),
+    "breaker": Scenario(breaker.run, config=breaker.CONFIG),
+    "outage": Scenario(outage.run, config=outage.CONFIG),
+    "poison": Scenario(poison.run, config=poison.CONFIG),
     "chaos": Scenario(chaos.run, chaos.REPLICAS, chaos.CONFIG, clocks.environment()),
 }
 
@@ -46,7 +49,7 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the figures.")] = None,
 ) -> None:
     """Example: python -m loadtest fanout --concurrency 64 --duration 20s --json out.json"""
-    logging.disable(logging.WARNING)  # what clients say of a broker that is away on purpose
+    logging.disable(logging.ERROR)  # what clients say of a broker that is away on purpose
     if scenario not in SCENARIOS:
         raise typer.BadParameter(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
     try:

@@ -60,11 +60,14 @@ async def _leads(bootstrap: str) -> bool:
     """Every partition of the events topic tells its end, which only a leader knows."""
     consumer = AIOKafkaConsumer(EVENTS, bootstrap_servers=bootstrap, enable_auto_commit=False)
     try:
-        async with asyncio.timeout(LEADS_S), consumer:
+        async with asyncio.timeout(LEADS_S):
+            await consumer.start()
             partitions = consumer.assignment()
             return bool(partitions) and len(await consumer.end_offsets(partitions)) == len(partitions)
     except (KafkaError, OSError, TimeoutError):
         return False
+    finally:
+        await consumer.stop()
 
 
 async def _refuses(at: int) -> bool:
