@@ -58,6 +58,7 @@ from services.worker.domain.ports import ClaimStore, DeadRuns
 from services.worker.ended_runs import EndedRuns
 from services.worker.handlers import Surroundings
 from services.worker.member import Member, Name
+from services.worker.solitude import Solitude
 
 EVENTS_PARTITIONS = 2
 MAX_OPEN_RUNS = 1_000
@@ -90,9 +91,9 @@ class Tempo:
         return cls(
             max_batch=random.choice((2, 5, 500)),
             commit_interval_s=random.choice((0.5, 2.0, 5.0)),
-            snapshot_records=random.choice((1, 8, 1_000)),
+            snapshot_records=random.choice((0, 8, 1_000)),
             snapshot_s=random.choice((1.0, 6.0)),
-            tick_s=random.choice((0.05, 0.2)),
+            tick_s=random.choice((0.1, 0.4)),
             delay_s=random.choice((0.02, 0.1, 0.6)),
         )
 
@@ -179,17 +180,24 @@ async def worker(process: Surrounding, labels: Collection[str]) -> None:
     """Executes the tasks of some queues."""
     producer, clock = process.producer(), LogClock(process.monotonic)
     claims = Claims(process.claim_store(), process.monotonic)
-    around = Surroundings(producer, clock, Outputs(process.blobs()), claims, process.monotonic)
-    ended = EndedRuns(process.monotonic)
-    members = [
-        Member(queue, process.engine(queue), around, ended, consumers=process.consumer, metrics=METRICS)
+    around = Surroundings(
+        producer, clock, Outputs(process.blobs()), claims, process.monotonic, Solitude(process.monotonic)
+    )
+    ended, name = EndedRuns(process.monotonic), Name(process.name, "host")
+    members: list[Member] = []
+
+    def news() -> Sequence[FleetMessage]:
+        return [said for member in members for said in member.news(name)]
+
+    publisher = FleetPublisher(producer, clock, news, FLEET_EVERY_S)
+    members += [
+        Member(
+            queue, process.engine(queue), around, ended,
+            consumers=process.consumer, metrics=METRICS, on_change=publisher.hurry,
+        )
         for queue in LIVE.queues.values()
         if queue.label in labels
-    ]
-    name = Name(process.name, "host")
-    publisher = FleetPublisher(
-        producer, clock, lambda: [news for member in members for news in member.news(name)], FLEET_EVERY_S
-    )
+    ]  # fmt: skip
     await publisher.publish()
     work: list[Work] = [publisher.run(), claims.keep(ended.add), ended.follow(process.dead_runs())]
     for member in members:
@@ -271,9 +279,13 @@ def paced(tempo: Tempo) -> Iterator[None]:
         "services.chassis.kafka.stream.POLL_S": 2.0,
         "services.aggregator.handlers.TICK_INTERVAL_S": tempo.tick_s,
         "services.aggregator.handlers.SNAPSHOT_CHECK_S": min(0.3, tempo.snapshot_s),
-        "services.aggregator.snapshots.EVERY_RECORDS": tempo.snapshot_records,
+        "services.aggregator.domain.snapshot.EVERY_RECORDS": tempo.snapshot_records,
         "services.orchestrator.gate.LOOK_AGAIN_S": 0.2,
-        "services.worker.claims.TICK_S": 0.7,
+        "services.worker.circuit.TICK_S": 1.0,
+        "services.worker.claims.TICK_S": 1.0,
+        "services.worker.claims.RENEW_AFTER_S": 2.0,
+        "services.worker.consumption.COMMIT_EVERY_S": tempo.commit_interval_s,
+        "services.worker.consumption.SATURATED_S": 0.1,
         "services.worker.consumption.IDLE_S": 1.0,
     }
     patches = [patch(name, value) for name, value in changes.items()]

@@ -1,7 +1,7 @@
 """One seed from its beginning to its end."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from schemas.topics import RESPONSES
@@ -90,12 +90,22 @@ async def _story(world: World, clients: Clients) -> None:
     sending, striking = asyncio.create_task(clients.run()), asyncio.create_task(nemesis.run())
     await asyncio.sleep(QUIET_AFTER_S)
     await asyncio.gather(sending, striking)
-    for _ in range(int(END_S - QUIET_AFTER_S)):
-        if not _is_over(world, clients):
-            await asyncio.sleep(1.0)
+    await _until(lambda: _all_answered(world, clients), world)
     await asyncio.sleep(TAIL_S)
+    await _until(lambda: _all_committed(world), world)
 
 
-def _is_over(world: World, clients: Clients) -> bool:
+async def _until(holds: Callable[[], bool], world: World) -> None:
+    """Or until the end."""
+    while not holds() and world.loop.time() < END_S:  # noqa: ASYNC110  nothing here sets an event
+        await asyncio.sleep(1.0)
+
+
+def _all_answered(world: World, clients: Clients) -> bool:
     answered = {record.key for record in world.kafka.records(RESPONSES)}
     return all(asked.request_id.encode() in answered for asked in clients.asked)
+
+
+def _all_committed(world: World) -> bool:
+    stands = [each for group in world.kafka.groups.values() for each in group.commits.items()]
+    return all(commit.offset == len(world.kafka.log(tp)) for tp, commit in stands)
