@@ -73,7 +73,8 @@ async def _look(broker: Connection) -> list[Finding]:
 async def _topics(broker: Connection, logs: Logs) -> Finding:
     from headway.cli.checkup import Finding
     from headway.cli.commands.topics import wanted_topics
-    from services.chassis.kafka.admin import Admin, TopicError
+    from services.chassis.kafka.admin import Admin
+    from services.chassis.kafka.reconciliation import TopicError
     from services.chassis.settings import KafkaSettings
 
     async with Admin(broker) as admin:

@@ -9,16 +9,21 @@ import typer
 
 from headway.cli.exits import CliError, Exit
 from headway.cli.options import DEFAULT_HOME, AsJson, Home, example
-from headway.cli.output import print_json, print_rows
+from headway.cli.output import print_json, print_rows, say
 from headway.cli.reach import complete, reach
 
 if TYPE_CHECKING:
     from headway.cli.logs import Logs
     from schemas.topics import Topic
-    from services.chassis.kafka.admin import TopicChange
     from services.chassis.kafka.connection import Connection
+    from services.chassis.kafka.reconciliation import TopicChange
 
 app = typer.Typer(name="topics", help="The topics of the plane.", no_args_is_help=True)
+
+UNASKED = (
+    "warning: a broker makes topics of whatever name a client mentions, with settings that may lose records:"
+    " set auto.create.topics.enable=false on every broker"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,10 @@ async def _apply(broker: Connection, *, dry_run: bool) -> list[TopicChange]:
 
     async with open_logs(broker) as logs, Admin(broker) as admin:
         topics = await wanted_topics(logs)
-        return await admin.reconcile(topics, KafkaSettings.load().replication_factor, dry_run=dry_run)
+        changes = await admin.reconcile(topics, KafkaSettings.load().replication_factor, dry_run=dry_run)
+        if await admin.creates_topics_unasked():
+            say(UNASKED)
+        return changes
 
 
 async def _describe(broker: Connection, name: str) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 from aiokafka import AIOKafkaConsumer
@@ -14,34 +13,21 @@ from aiokafka.errors import TopicAlreadyExistsError, for_code
 
 from schemas.topics import Topic
 from services.chassis.kafka.connection import Connection
+from services.chassis.kafka.reconciliation import (
+    OFFSETS,
+    PRODUCTION_REPLICATION,
+    Plan,
+    TopicChange,
+    TopicState,
+    plan,
+    plan_offsets,
+)
 from services.chassis.kafka.types import KafkaError, TopicPartition
 
 TIMEOUT_S = 30.0
 RETRY_S = 0.1
 SET_ON_TOPIC = 1
 """The config source of a setting made on the topic itself."""
-
-
-class TopicError(KafkaError):
-    """A topic that cannot be made what it should be without losing data; the message names it and says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicChange:
-    """One thing that `reconcile` did, or would do: `create`, `grow` or `set`."""
-
-    topic: str
-    action: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class TopicState:
-    """A topic as it is. `settings` are the values in force, `overrides` the names set on the topic itself."""
-
-    partitions: int
-    settings: Mapping[str, str]
-    overrides: frozenset[str]
 
 
 class Lag(NamedTuple):
@@ -92,30 +78,37 @@ class Admin:
         """Makes the broker's topics what they should be: creates, grows, sets. Returns what it did (or would do).
 
         A longer retention than asked for is kept. Raises TopicError, before anything is changed, where that would
-        lose data: fewer partitions, other partitions for a topic keyed by run, another clean-up policy.
+        lose data: fewer partitions, other partitions for a topic keyed by run, another clean-up policy; and where
+        there are fewer copies than asked for, of commits too, since adding some moves data between brokers.
         """
-        wanted = {self._connection.topic(topic.name): topic for topic in topics}
-        states = await self.describe(topic.name for topic in wanted.values())
-        plans = [_plan(topic, states.get(topic.name), replication_factor) for topic in wanted.values()]
+        wanted = {topic.name: topic for topic in topics}
+        states = await self.describe([*wanted, OFFSETS])
+        plans = [plan(topic, states.get(topic.name), replication_factor) for topic in wanted.values()]
+        if replication_factor >= PRODUCTION_REPLICATION:
+            plans += plan_offsets(states.get(OFFSETS), await self._offsets_default(), replication_factor)
         if not dry_run:
-            for plan in plans:
-                await self._apply(plan, replication_factor)
+            for each in plans:
+                await self._apply(each, replication_factor)
             await self.wait_for_leaders({topic.name: topic.partitions for topic in wanted.values()})
-        return [change for plan in plans for change in plan.changes()]
+        return [change for each in plans for change in each.changes()]
+
+    async def creates_topics_unasked(self) -> bool:
+        """Whether a broker makes a topic of whatever name a client mentions, with settings nobody chose."""
+        return any(each["auto.create.topics.enable"] == "true" for each in await self._broker_settings())
 
     async def describe(self, topics: Iterable[str]) -> dict[str, TopicState]:
         """The topics among these that exist."""
-        partitions = await self._partitions()
-        existing = [name for name in topics if self._connection.topic(name) in partitions]
+        found = await self._topics()
+        existing = [name for name in topics if self._name(name) in found]
         if not existing:
             return {}
-        resources = [ConfigResource(ConfigResourceType.TOPIC, self._connection.topic(name)) for name in existing]
+        resources = [ConfigResource(ConfigResourceType.TOPIC, self._name(name)) for name in existing]
         responses = await self._answer(lambda: self._client.describe_configs(resources))
         entries = {}
-        for code, message, _, topic, settings in (found for answer in responses for found in answer.resources):
+        for code, message, _, topic, settings in (each for answer in responses for each in answer.resources):
             _require(code, topic, message)
             entries[topic] = settings
-        return {name: _state(partitions[full], entries[full]) for name, full in self._full(existing)}
+        return {name: _state(found[full], entries[full]) for name, full in self._full(existing)}
 
     async def wait_for_leaders(self, partitions: Mapping[str, int]) -> None:
         """Returns when every partition of these topics answers. `partitions` are the counts by topic.
@@ -128,17 +121,19 @@ class Admin:
 
     async def lag(self, group: str, topics: Collection[str]) -> dict[TopicPartition, Lag]:
         """Committed and end offsets of a group, for each partition of those topics that exist."""
-        counts = await self._partitions()
+        found = await self._topics()
         partitions = [
-            TopicPartition(name, number) for name, full in self._full(topics) for number in range(counts.get(full, 0))
+            TopicPartition(name, number)
+            for name, full in self._full(topics)
+            for number in range(len(found.get(full, ())))
         ]
         if not partitions:
             return {}
         targets = [self._target(tp) for tp in partitions]
         name = self._connection.group(group)
-        found = await self._answer(lambda: self._client.list_consumer_group_offsets(name, partitions=targets))
+        commits = await self._answer(lambda: self._client.list_consumer_group_offsets(name, partitions=targets))
         # -1, or left out where the coordinator has not heard of the topic yet: no commit.
-        committed = {target: commit.offset for target, commit in found.items() if commit.offset >= 0}
+        committed = {target: commit.offset for target, commit in commits.items() if commit.offset >= 0}
         ends = await self._ends(partitions)
         return {tp: Lag(committed.get(target), ends[tp]) for tp, target in zip(partitions, targets, strict=True)}
 
@@ -150,32 +145,47 @@ class Admin:
         wanted = {self._target(tp): RecordsToDelete(offset) for tp, offset in offsets.items()}
         await self._answer(lambda: self._client.delete_records(wanted))
 
-    async def _apply(self, plan: "_Plan", replication_factor: int) -> None:
-        name = self._connection.topic(plan.topic.name)
-        if plan.create:
-            await self._create(name, plan, replication_factor)
-        if plan.grow:
-            grown = {name: NewPartitions(plan.topic.partitions)}
+    async def _apply(self, planned: Plan, replication_factor: int) -> None:
+        name = self._name(planned.name)
+        if planned.create:
+            await self._create(name, planned, replication_factor)
+        if planned.grow:
+            grown = {name: NewPartitions(planned.partitions)}
             await self._answer(lambda: self._client.create_partitions(grown))
-        if plan.wrong:
+        if planned.wrong:
             # This replaces every setting of the topic: those of others are sent again.
-            resource = ConfigResource(ConfigResourceType.TOPIC, name, {**plan.kept, **plan.wrong})
+            resource = ConfigResource(ConfigResourceType.TOPIC, name, {**planned.kept, **planned.wrong})
             for answer in await self._answer(lambda: self._client.alter_configs([resource])):
                 for code, message, *_ in answer.resources:
                     _require(code, name, message)
 
-    async def _create(self, name: str, plan: "_Plan", replication_factor: int) -> None:
-        new = NewTopic(name, plan.topic.partitions, replication_factor, topic_configs=dict(plan.settings))
+    async def _create(self, name: str, planned: Plan, replication_factor: int) -> None:
+        new = NewTopic(name, planned.partitions, replication_factor, topic_configs=dict(planned.settings))
         answer = await self._answer(lambda: self._client.create_topics([new]))
         for _, code, message in answer.topic_errors:
             # Another instance may have been faster.
             if for_code(code) is not TopicAlreadyExistsError:
                 _require(code, name, message)
 
-    async def _partitions(self) -> dict[str, int]:
-        """Of every topic: to ask for one by name could create it, where auto-creation is on."""
+    async def _topics(self) -> dict[str, list[int]]:
+        """The copies of each partition of every topic: to ask by name could create one, where auto-creation is on."""
         found = await self._answer(lambda: self._client.describe_topics(None))
-        return {topic["topic"]: len(topic["partitions"]) for topic in found}
+        return {topic["topic"]: [len(each["replicas"]) for each in topic["partitions"]] for topic in found}
+
+    async def _offsets_default(self) -> int:
+        """Copies that the topic of commits would be made with, by the broker that asks for the fewest."""
+        return min(int(each["offsets.topic.replication.factor"]) for each in await self._broker_settings())
+
+    async def _broker_settings(self) -> list[dict[str, str]]:
+        """Of each broker."""
+        cluster = await self._answer(self._client.describe_cluster)
+        resources = [
+            ConfigResource(ConfigResourceType.BROKER, str(broker["node_id"])) for broker in cluster["brokers"]
+        ]
+        answers = await self._answer(lambda: self._client.describe_configs(resources))
+        return [
+            {name: value for name, value, *_ in settings} for answer in answers for *_, settings in answer.resources
+        ]
 
     async def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         targets = [self._target(tp) for tp in partitions]
@@ -200,89 +210,24 @@ class Admin:
         raise KafkaError(f"Kafka at {self._connection.bootstrap_servers}: {error!r}") from error
 
     def _full(self, topics: Iterable[str]) -> list[tuple[str, str]]:
-        return [(name, self._connection.topic(name)) for name in topics]
+        return [(name, self._name(name)) for name in topics]
+
+    def _name(self, topic: str) -> str:
+        """As the broker knows it: Kafka's own topic has no prefix."""
+        return topic if topic == OFFSETS else self._connection.topic(topic)
 
     def _target(self, tp: TopicPartition) -> Target:
         return Target(self._connection.topic(tp.topic), tp.partition)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What one topic needs."""
-
-    topic: Topic
-    settings: Mapping[str, str]
-    create: bool = False
-    grow: int = 0
-    """Partitions it has now, when it must get more."""
-    wrong: Mapping[str, str] = field(default_factory=dict)
-    kept: Mapping[str, str] = field(default_factory=dict)
-    was: Mapping[str, str] = field(default_factory=dict)
-
-    def changes(self) -> list[TopicChange]:
-        name = self.topic.name
-        if self.create:
-            return [TopicChange(name, "create", f"{self.topic.partitions} partitions")]
-        changes = [
-            TopicChange(name, "set", f"{setting}: {self.was.get(setting)} -> {value}")
-            for setting, value in self.wrong.items()
-        ]
-        if self.grow:
-            changes.insert(0, TopicChange(name, "grow", f"{self.grow} -> {self.topic.partitions} partitions"))
-        return changes
-
-
-def _plan(topic: Topic, state: TopicState | None, replication_factor: int) -> _Plan:
-    settings = dict(topic.settings)
-    if replication_factor >= 3:
-        settings["min.insync.replicas"] = "2"
-    if state is None:
-        return _Plan(topic, settings, create=True)
-    _refuse_loss(topic, state, settings)
-    wrong = {name: value for name, value in settings.items() if not _satisfies(name, state.settings.get(name), value)}
-    return _Plan(
-        topic,
-        settings,
-        grow=state.partitions if state.partitions < topic.partitions else 0,
-        wrong=wrong,
-        kept={name: state.settings[name] for name in state.overrides},
-        was=state.settings,
-    )
-
-
-def _refuse_loss(topic: Topic, state: TopicState, settings: Mapping[str, str]) -> None:
-    policy, wanted = state.settings.get("cleanup.policy"), settings["cleanup.policy"]
-    if policy != wanted:
-        raise TopicError(
-            f"topic {topic.name} has cleanup.policy={policy}, it must be {wanted}: changing it would delete records"
-        )
-    if topic.keyed_by_run and state.partitions != topic.partitions:
-        raise TopicError(
-            f"topic {topic.name} has {state.partitions} partitions, {topic.partitions} are asked for: it is keyed by"
-            " run id and can never change, a run's records would part"
-        )
-    if state.partitions > topic.partitions:
-        raise TopicError(
-            f"topic {topic.name} has {state.partitions} partitions, {topic.partitions} are asked for: partitions"
-            " cannot be removed without losing records; create a topic of another name"
-        )
-
-
-def _satisfies(name: str, value: str | None, wanted: str) -> bool:
-    """Whether a value in force will do; a longer retention will."""
-    if name == "retention.ms" and value is not None:
-        return value == "-1" or int(value) >= int(wanted)
-    return value == wanted
-
-
-def _state(partitions: int, entries: Iterable[Sequence[Any]]) -> TopicState:
-    """From the entries (name, value, read only, source, sensitive, …) of a description."""
+def _state(copies: Sequence[int], entries: Iterable[Sequence[Any]]) -> TopicState:
+    """From the copies of each partition, and a description's entries (name, value, read only, source, …)."""
     settings, overrides = {}, set()
     for name, value, _, source, *_ in entries:
         settings[name] = value
         if source == SET_ON_TOPIC:
             overrides.add(name)
-    return TopicState(partitions, settings, frozenset(overrides))
+    return TopicState(len(copies), min(copies), settings, frozenset(overrides))
 
 
 def _require(code: int, topic: str, message: str | None) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from schemas.topics import LOOP_TOPICS, Topic, dead_letter_topic
-from services.chassis.kafka.admin import Admin, Lag, TopicChange, TopicError
+from services.chassis.kafka.admin import Admin, Lag
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import Connection
+from services.chassis.kafka.reconciliation import TopicChange, TopicError
 from services.chassis.kafka.types import (
     Commit,
     ConsumerSettings,
@@ -137,7 +138,44 @@ async def test_a_record_that_the_broker_refuses_is_the_end_of_the_producer(
 
 async def test_an_impossible_replication_names_the_topic(admin: Admin) -> None:
     with pytest.raises(KafkaError, match=r"topic .*letters: .*replication factor"):
-        await admin.reconcile([LETTERS], replication_factor=9)
+        await admin.reconcile([LETTERS], replication_factor=2)
+
+
+async def test_in_production_there_must_be_copies_of_everything_even_of_commits(
+    admin: Admin, connection: Connection
+) -> None:
+    await admin.reconcile([LETTERS], 1)
+    with pytest.raises(TopicError, match="topic letters has replication 1, 3 is asked for"):
+        await admin.reconcile([Topic("new", "bytes", "any"), LETTERS], 3)
+    with pytest.raises(TopicError, match=r"topic __consumer_offsets .* replication"):
+        await admin.reconcile([], 3, dry_run=True)
+    consumer = AioKafkaConsumer(connection, ConsumerSettings("readers", ("letters",)), Journal())
+    await consumer.start()
+    await consumer.stop()
+    with pytest.raises(TopicError, match="topic __consumer_offsets has replication 1, 3 is asked for"):
+        await admin.reconcile([], 3)
+    assert await admin.describe(["new"]) == {}
+
+
+async def test_settings_that_would_lose_records_are_put_right(admin: Admin) -> None:
+    lossy = letters_with(
+        message_timestamp_type="CreateTime",
+        retention_ms="1000",
+        retention_bytes="1000000",
+        unclean_leader_election_enable="true",
+    )
+    await admin.reconcile([lossy], 1)
+    changes = await admin.reconcile([LETTERS], 1)
+    assert {change.detail for change in changes} == {
+        "message.timestamp.type: CreateTime -> LogAppendTime",
+        "retention.ms: 1000 -> 86400000",
+        "retention.bytes: 1000000 -> -1",
+        "unclean.leader.election.enable: true -> false",
+    }
+
+
+async def test_our_broker_makes_no_topic_unasked(admin: Admin) -> None:
+    assert not await admin.creates_topics_unasked()
 
 
 async def test_lag_is_told_for_every_partition_also_without_a_commit(admin: Admin, connection: Connection) -> None:
