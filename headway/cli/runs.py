@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Collection
 
 from pydantic import ValidationError
@@ -15,10 +16,17 @@ from schemas.topics import EVENTS
 from services.chassis.kafka.records import partition_of
 from services.chassis.kafka.types import Record
 
+_RUN_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
 
 def run_ids(name: str, tenant: str) -> tuple[str, ...]:
     """What `name` may mean: a run id, or the tenant's request of that id."""
     return (name, ids.run_id(tenant, name))
+
+
+def future_run_ids(name: str, tenant: str) -> tuple[str, ...]:
+    """What a run may be called that the log does not know yet: where `name` has the shape of a run id, both."""
+    return run_ids(name, tenant) if _RUN_ID.fullmatch(name) else (ids.run_id(tenant, name),)
 
 
 async def read_run(logs: Logs, run_ids: Collection[str]) -> Timeline | None:

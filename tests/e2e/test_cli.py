@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import pytest
 
+from schemas import ids
 from tests.e2e.planes import CONFIG, RunningPlane
 
 pytestmark = pytest.mark.plane
@@ -104,9 +105,11 @@ async def test_a_running_run_is_shown_cancelled_and_watched_to_its_end(headway: 
     assert (again.code, again.err.strip()) == (1, f"headway: run {running['run_id']} is over: cancelled")
 
 
-async def test_a_request_can_be_cancelled_before_it_is_made(headway: Cli) -> None:
+@pytest.mark.parametrize("by", ["request id", "run id"])
+async def test_a_request_can_be_cancelled_before_it_is_made(headway: Cli, by: str) -> None:
     request_id = f"cli-{uuid4()}"
-    assert (await headway("run", "cancel", request_id)).code == 0
+    name = request_id if by == "request id" else ids.run_id("default", request_id)
+    assert (await headway("run", "cancel", name)).code == 0
     submitted = await headway.submit("ask-like", {"question": "why?"}, "--request-id", request_id, "--json")
     assert (submitted.code, submitted.json["status"], submitted.json["steps"]["guard"]["attempts"]) == (
         4,

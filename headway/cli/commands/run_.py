@@ -44,8 +44,8 @@ def cancel(name: RunOrRequest, tenant: Tenant = "default", home: Home = DEFAULT_
 
     A request that has not become a run yet is cancelled as soon as it does.
     """
-    run_id = complete(_cancel(reach(home), name, tenant))
-    say(f"asked run {run_id} to stop")
+    cancelled = complete(_cancel(reach(home), name, tenant))
+    say(f"asked run {' or '.join(cancelled)} to stop")
 
 
 async def _show(broker: Connection, name: str, tenant: str) -> Timeline:
@@ -76,11 +76,10 @@ async def _watch(broker: Connection, name: str, tenant: str) -> None:
                 live.update(Group(*waterfall(run)), refresh=True)
 
 
-async def _cancel(broker: Connection, name: str, tenant: str) -> str:
-    """Appends the wish to the log; the run's id."""
+async def _cancel(broker: Connection, name: str, tenant: str) -> tuple[str, ...]:
+    """Appends the wish to the log; the run's id, or what it will be once it has started."""
     from headway.cli.logs import open_logs
-    from headway.cli.runs import read_run, run_ids
-    from schemas import ids
+    from headway.cli.runs import future_run_ids, read_run, run_ids
     from schemas.events import RunCancelled
     from schemas.topics import EVENTS
     from services.chassis.kafka.aiokafka_adapter import AioKafkaProducer
@@ -90,15 +89,16 @@ async def _cancel(broker: Connection, name: str, tenant: str) -> str:
         run = await read_run(logs, run_ids(name, tenant))
     if run is not None and run.response is not None:
         raise CliError(f"run {run.run_id} is over: {run.status}", Exit.PROBLEMS)
-    run_id = ids.run_id(tenant, name) if run is None else run.run_id
+    wanted = future_run_ids(name, tenant) if run is None else (run.run_id,)
     producer = AioKafkaProducer(broker)
     await producer.start()
     try:
-        event = RunCancelled(run_id=run_id, tenant=tenant, cancelled_by="headway run cancel")
-        await producer.send_all([run_record(EVENTS, event)])
+        for run_id in wanted:
+            event = RunCancelled(run_id=run_id, tenant=tenant, cancelled_by="headway run cancel")
+            await producer.send_all([run_record(EVENTS, event)])
     finally:
         await producer.stop()
-    return run_id
+    return wanted
 
 
 def draw(run: Timeline) -> None:
