@@ -1,5 +1,6 @@
 """Whatever a record is, it has a dead letter that fits, and whatever fits is kept to the last byte."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +9,9 @@ from schemas.topics import MAX_DEAD_LETTER_BYTES
 from services.chassis.kafka.dead_letters import dead_letter
 from services.chassis.kafka.records import fits
 from services.chassis.kafka.types import Outgoing, Record
+
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
+"""A failure is to be told as what it is, whatever the size of the record."""
 
 REPLACED = {"authorization", "x-cut-from"}
 small = st.binary(max_size=40)
