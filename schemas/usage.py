@@ -20,7 +20,7 @@ class StepCost(TokenUsage):
     backend: str | None = None
     attempts: int = Field(default=0, ge=0)
     service_ms: Milliseconds = 0.0
-    cost_usd: float = Field(default=0.0, ge=0)
+    cost_usd: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
 
 class UsageRecord(RunMessage):

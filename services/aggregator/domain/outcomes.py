@@ -109,18 +109,11 @@ def _report(state: StepState) -> StepReport:
 
 
 def _cost_by_step(run: Run) -> dict[str, StepCost]:
-    return {step_id: _finite(state.cost) for step_id, state in run.steps.items() if state.cost.attempts}
+    return {step_id: state.cost for step_id, state in run.steps.items() if state.cost.attempts}
 
 
 def _total_cost(run: Run) -> float:
     return min(LARGEST, sum(state.cost.cost_usd for state in run.steps.values()))
-
-
-def _finite(cost: StepCost) -> StepCost:
-    if max(cost.cost_usd, cost.service_ms) <= LARGEST:
-        return cost
-    bounded = {"cost_usd": min(LARGEST, cost.cost_usd), "service_ms": min(LARGEST, cost.service_ms)}
-    return cost.model_copy(update=bounded)
 
 
 def timing(run: Run, decided_at: int) -> Timing:

@@ -289,6 +289,7 @@ def test_a_cancel_before_the_start_is_remembered_and_applied() -> None:
     (decided,) = log.start()
     assert isinstance(decided, Finish)
     assert log.status is RunStatus.CANCELLED
+    assert len(log.partition.cancelled) == 0
 
 
 def test_a_cancel_of_a_run_that_is_over_changes_nothing() -> None:

@@ -1,12 +1,17 @@
 """The response and the bill: where the time went, and what it cost."""
 
+from dataclasses import replace
+
 import pytest
 from pydantic import ValidationError
 
 from schemas.base import RunStatus
 from schemas.errors import ErrorCode
 from schemas.events import EVENT, StepCompleted
+from schemas.graphs import Target
+from schemas.usage import StepCost
 from services.aggregator.domain.outcomes import Mapped, critical_path, finish, reaches_output, timing, too_large
+from services.aggregator.domain.state import Run
 from tests.unit.aggregator.log import DIAMOND, T0, Log, graph, model, rejected
 
 
@@ -105,14 +110,34 @@ def test_an_event_with_a_number_that_json_has_not_is_no_event(name: str, number:
         StepCompleted.model_validate_json(event)
 
 
-def test_costs_that_overflow_leave_an_outcome_that_can_be_read_back() -> None:
+HUGE = 1.5e308
+
+
+def test_a_bill_that_overflows_leaves_an_outcome_that_can_be_read_back() -> None:
     log = Log()
     log.start(graph(model("a"), model("b")))
-    log.fail("a", retryable=True)
-    for attempt, step in ((1, "a"), (1, "b")):
-        log.done(step, attempt=attempt, cost_usd=1.5e308, service_ms=1.5e308)
+    log.done("a", cost_usd=HUGE)
+    log.done("b", cost_usd=HUGE)
     outcome = finish(log.run, Mapped("x"))
     assert EVENT.validate_json(EVENT.dump_json(outcome)) == outcome
+
+
+@pytest.mark.parametrize("name", ["cost_usd", "service_ms"])
+def test_an_attempt_that_makes_the_cost_of_its_step_overflow_is_refused_and_changes_nothing(name: str) -> None:
+    log = Log()
+    log.start(graph(model("a", timeout_ms=1_000, chain=(Target(model_class="llm"), Target(model_class="small")))))
+    log.tick(2_500)
+    log.partition = log.partition.with_run(charged(log, name))
+    before = log.partition
+    with pytest.raises(ValidationError, match=name):
+        log.done("a", attempt=2, cost_usd=HUGE, service_ms=HUGE)
+    assert log.partition is before
+
+
+def charged(log: Log, name: str) -> Run:
+    """The run after its first attempt, which cost as much as a number can say."""
+    state = log.run.steps["a"]
+    return log.run.step("a", replace(state, cost=StepCost.model_validate({name: HUGE, "attempts": 1})))
 
 
 def test_an_opening_from_beyond_the_calendar_has_an_outcome() -> None:

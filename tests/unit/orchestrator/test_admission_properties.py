@@ -21,7 +21,12 @@ odd_text = st.text(
     max_size=12,
 )
 scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), odd_text, st.sampled_from([10**400, -1, 2**63])
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    odd_text,
+    st.sampled_from([10**400, -1, 2**63, float("nan"), float("-inf")]),
 )
 values: st.SearchStrategy[Any] = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(odd_text, inner, max_size=4), max_leaves=12
@@ -78,6 +83,7 @@ def deep(depth: int) -> bytes:
 @example(record(b"[" * 100_000))
 @example(record(deep(100_000)))
 @example(record(deep(500)))
+@example(record(b'{"request_id": "\\ud800", "pipeline": "ask", "input": {}}'))
 @example(record(b'{"request_id": "\\ud83d\\ude00", "labels": {"\\ud800": "x"}}'))
 def test_every_record_has_one_answer_that_can_be_written_and_read_back(request: RequestRecord) -> None:
     answer = admit(request, FakeCatalog())
