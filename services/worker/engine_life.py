@@ -11,6 +11,7 @@ from services.chassis.clock import LogClock
 from services.chassis.logging import log
 from services.worker.circuit import Circuit
 from services.worker.domain.engine import FIRST_HEALTH_TIMEOUT_S, HEALTH_TIMEOUT_S, Engine
+from services.worker.patience import bounded
 
 START_TIMEOUT_S = 900.0
 """Large models load for minutes."""
@@ -59,6 +60,7 @@ class EngineLife:
         self._started = asyncio.Event()
         self._suspected = asyncio.Event()
         self._pause_s = 0.0
+        self._lost: str | None = None
         self._answered_at = monotonic()
 
     @property
@@ -85,6 +87,11 @@ class EngineLife:
         self._pause_s = max(self._pause_s, min(retry_after_s or 0.0, MAX_PAUSE_S))
         self._suspected.set()
 
+    def lose(self, why: str) -> None:
+        """No health check can mend it: another process must start it anew."""
+        self._lost = why
+        self._suspected.set()
+
     async def start(self, first_health_s: float = FIRST_HEALTH_TIMEOUT_S) -> None:
         """Returns when the engine has answered; raises what it raises, or TimeoutError."""
         began = self._monotonic()
@@ -108,9 +115,15 @@ class EngineLife:
         await self._started.wait()
         while True:
             if await self._suspicion():
+                self._require_not_lost()
                 await self._examine(PATIENCE_S)
             elif self._quiet_s >= HEALTH_EVERY_S:
                 await self._examine(PATIENCE_S + HEALTH_TIMEOUT_S)
+
+    def _require_not_lost(self) -> None:
+        if self._lost is not None:
+            self.state = "failed"
+            raise EngineLostError(f"the engine of {self._label} is lost: {self._lost}")
 
     def _on_circuit(self, state: CircuitState) -> None:
         """What opened it is for a health check to find out; passing one is what lets probes pass."""
@@ -157,8 +170,7 @@ class EngineLife:
         """
         began = self._monotonic()
         try:
-            async with asyncio.timeout(timeout_s + 1):
-                await self._engine.health(timeout_s)
+            await bounded(self._engine.health(timeout_s), timeout_s + 1)
         except Exception:
             if self._answered_at <= began:
                 raise

@@ -38,6 +38,7 @@ from services.worker.domain.engine import (
 from services.worker.domain.ports import Answer, Claim, Done
 from services.worker.domain.retry_budget import RetryBudget
 from services.worker.engine_life import EngineLife
+from services.worker.patience import stopped
 from services.worker.solitude import Solitude
 from services.worker.telemetry import Telemetry
 
@@ -131,6 +132,7 @@ class TaskHandler:
         self._around = around
         self._telemetry = telemetry
         self._budget = RetryBudget()
+        self._abandoned: set[asyncio.Future[Sequence[Outcome]]] = set()
 
     async def claim(self, attempts: Sequence[Attempt]) -> Sequence[Answer]:
         """Who may run: one answer each."""
@@ -266,9 +268,10 @@ class TaskHandler:
         flight = Flight(limit, attempts)
         for attempt in attempts:
             attempt.flight = flight
+        work = asyncio.ensure_future(self._engine.infer(calls))
         try:
             async with limit:
-                outcomes = await self._engine.infer(calls)
+                outcomes = await asyncio.shield(work)
             if len(outcomes) == len(calls):
                 return outcomes
             fault: EngineError = EngineFailed(f"the engine answered {len(outcomes)} of {len(calls)} calls")
@@ -279,7 +282,17 @@ class TaskHandler:
         finally:
             for attempt in attempts:
                 attempt.flight = None
+            if not (work.done() or await stopped(work)):
+                self._abandon(work)
         return [fault] * len(calls)
+
+    def _abandon(self, work: "asyncio.Future[Sequence[Outcome]]") -> None:
+        """The engine goes on with calls it was told to stop: they keep no slot, but many of them are its end."""
+        log.error("engine_does_not_stop", queue=self._queue.label, calls=len(self._abandoned) + 1)
+        self._abandoned.add(work)
+        work.add_done_callback(self._abandoned.discard)
+        if len(self._abandoned) >= self._queue.slots:
+            self._life.lose(f"{len(self._abandoned)} calls do not stop")
 
     async def _report(self, attempt: Attempt, took: reports.Effort, outcome: Outcome) -> Report:
         if isinstance(outcome, EngineError):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -33,10 +33,11 @@ from services.chassis.kafka.types import (
     TopicPartition,
 )
 from services.chassis.metrics import Metrics
-from services.worker import engine_life
+from services.worker import engine_life, patience
 from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
 from services.worker.adapters.memory_dead_runs import InMemoryDeadRuns
 from services.worker.claims import Claims
+from services.worker.consumption import DRAIN_S
 from services.worker.domain.engine import Call, Outcome, Result
 from services.worker.domain.ports import Claim
 from services.worker.ended_runs import EndedRuns
@@ -364,7 +365,7 @@ async def test_an_end_nobody_announced_is_noticed_by_the_claims() -> None:
         plane.put(task)
         await until(lambda: worker.engines["llm"].asked == [task.task_id])
         plane.shelf.dead[task.run_id] = task.deadline_at
-        await until(lambda: worker.engines["llm"].cancelled == [task.task_id], timeout_s=2.0)
+        await until(lambda: worker.engines["llm"].cancelled == [task.task_id], timeout_s=1.0)
 
 
 async def test_a_queued_task_of_an_ended_run_is_dropped() -> None:
@@ -452,6 +453,60 @@ async def test_a_task_that_hangs_is_stopped_at_its_deadline() -> None:
         event = await plane.event(task)
         assert failure(event) == (ErrorCode.DEADLINE_EXCEEDED, False)
         assert 100 <= event.service_ms <= 1_000
+
+
+class StubbornEngine(RecordingEngine):
+    """Goes on when it is told to stop, until the test is over."""
+
+    over: asyncio.Event
+
+    async def infer(self, calls: Sequence[Call]) -> list[Outcome]:
+        if not all(call.input.get("stubborn") for call in calls):
+            return await super().infer(calls)
+        self.batches.append([call.task_id for call in calls])
+        while not self.over.is_set():
+            try:
+                await self.over.wait()
+            except asyncio.CancelledError:
+                self.cancelled += [call.task_id for call in calls]
+        return []
+
+
+@pytest.fixture
+def stubborn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every worker's engine is."""
+    monkeypatch.setattr(patience, "OBEY_S", 0.05)
+    monkeypatch.setattr("tests.pipeline.test_worker_wiring.RecordingEngine", StubbornEngine)
+    StubbornEngine.over = asyncio.Event()
+    yield
+    StubbornEngine.over.set()
+
+
+@pytest.mark.usefixtures("stubborn")
+async def test_a_call_that_does_not_stop_keeps_neither_its_task_nor_its_slot() -> None:
+    llm = queue_of("llm", slots=2, latency_ms=1)
+    plane = Plane(llm)
+    async with plane.worker() as worker:
+        stuck, good = plane.task(1, deadline_ms=200, input={"stubborn": True}), plane.task(2)
+        plane.put(stuck)
+        assert failure(await plane.event(stuck)) == (ErrorCode.DEADLINE_EXCEEDED, False)
+        assert worker.engines["llm"].cancelled == [stuck.task_id]
+        await until(lambda: worker.members["llm"].status(worker.name).busy == 0)
+        plane.put(good)
+        assert isinstance(await plane.event(good), StepCompleted)
+
+
+@pytest.mark.usefixtures("stubborn")
+async def test_an_engine_of_which_no_call_stops_is_given_up() -> None:
+    llm = queue_of("llm", slots=2, latency_ms=1)
+    plane = Plane(llm)
+    worker = Worker(plane, "worker-1", llm)
+    running = asyncio.create_task(worker.run())
+    await worker.until_ready()
+    plane.put(*(plane.task(n, deadline_ms=200, input={"stubborn": True}) for n in range(2)))
+    with pytest.raises(ExceptionGroup) as ended:
+        await asyncio.wait_for(running, 5)
+    assert ended.group_contains(engine_life.EngineLostError, match="2 calls do not stop")
 
 
 async def test_an_engine_that_raises_fails_the_call_not_the_worker() -> None:
@@ -672,13 +727,15 @@ async def test_a_scale_out_runs_nothing_twice() -> None:
 
 
 async def test_a_task_longer_than_the_drain_survives_a_rebalance() -> None:
-    llm = queue_of("llm", latency_ms=2_500)
+    llm = queue_of("llm", latency_ms=4_000)
     plane = Plane(llm)
     async with plane.worker("worker-1") as first:
         task = plane.task(1)
         plane.put(task)
         await until(lambda: first.engines["llm"].asked == [task.task_id])
+        began = time.monotonic()
         async with plane.worker("worker-2") as second:
+            assert time.monotonic() - began < DRAIN_S + 0.4
             assert isinstance(await plane.event(task), StepCompleted)
             await until(lambda: plane.lag(llm) == 0, timeout_s=12)
     assert first.engines["llm"].asked + second.engines["llm"].asked == [task.task_id]

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -7,6 +8,7 @@ from schemas.fleet import CircuitState
 from schemas.models import BreakerRules
 from services.chassis.clock import LogClock
 from services.worker import engine_life as module
+from services.worker import patience
 from services.worker.circuit import Circuit
 from services.worker.domain.engine import FIRST_HEALTH_TIMEOUT_S, HEALTH_TIMEOUT_S, Call, EngineUnavailable, Outcome
 from services.worker.engine_life import EngineLife, EngineLostError
@@ -19,7 +21,8 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.starts = self.checks = 0
-        self.ill = self.hangs = False
+        self.ill = self.hangs = self.stubborn = False
+        self.over = asyncio.Event()
         self.heals = True
         self.allowed_s: list[float] = []
 
@@ -33,6 +36,9 @@ class FakeEngine:
         self.allowed_s.append(timeout_s)
         if self.hangs:
             await asyncio.sleep(3_600)
+        while self.stubborn and not self.over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.over.wait()
         if self.ill:
             raise EngineUnavailable("ill")
 
@@ -104,7 +110,7 @@ async def test_the_first_answer_after_a_start_may_take_longer_than_later_ones() 
 
 
 def test_a_wedged_engine_is_given_up_within_30_s() -> None:
-    slack_s = 1
+    slack_s = 1 + patience.OBEY_S
     to_check_twice_s = HEALTH_TIMEOUT_S + slack_s + module.HEAL_TIMEOUT_S + slack_s
     assert module.HEALTH_EVERY_S + to_check_twice_s <= 30
 
@@ -118,6 +124,28 @@ async def test_an_engine_that_does_not_keep_to_its_time_is_given_up(monkeypatch:
     case.now += 1.0
     with pytest.raises(EngineLostError, match="llm is lost"):
         await case.watch
+
+
+async def test_an_engine_that_does_not_even_stop_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HEALTH_TIMEOUT_S", "HEAL_TIMEOUT_S"):
+        monkeypatch.setattr(module, name, -0.99)
+    monkeypatch.setattr(patience, "OBEY_S", 0.01)
+    case = Case()
+    await case.life.start()
+    case.engine.stubborn = True
+    case.now += 1.0
+    with pytest.raises(EngineLostError, match="llm is lost"):
+        await case.watch
+    case.engine.over.set()
+
+
+async def test_an_engine_said_to_be_lost_is_given_up_unchecked() -> None:
+    case = Case()
+    await case.life.start()
+    case.life.lose("4 calls do not stop")
+    with pytest.raises(EngineLostError, match="llm is lost: 4 calls do not stop"):
+        await case.watch
+    assert case.engine.checks == 1
 
 
 async def test_an_idle_engine_is_checked() -> None:
