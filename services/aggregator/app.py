@@ -39,7 +39,6 @@ async def serve(app: App[AggregatorSettings]) -> None:
         await producer.start()
         stack.push_async_callback(producer.stop)
         requests = KafkaRequestReader(connection)
-        stack.push_async_callback(requests.stop)
         redis = connect(app.redis)
         stack.push_async_callback(redis.aclose)
         blobs = FolderBlobStore(app.plane.blob_folder)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from schemas.events import RequestCoordinates
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer
@@ -13,59 +13,71 @@ FETCH_TIMEOUT_S = 10.0
 POLL_S = 0.5
 MAX_BATCH = 500
 
+Offsets = Mapping[TopicPartition, Collection[int]]
+
 
 class KafkaRequestReader:
-    """One group-less consumer for each ingress topic that ever needed it: conflicts are rare, and come in bursts."""
+    """Connects for each fetch: conflicts are rare, and all of a batch are read in one sweep.
+
+    A consumer that is kept has a fetch in flight for its other partitions, which the broker holds for up to a
+    second; whatever was sought meanwhile waits for its end. The join would stand still for as long.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._consumers: dict[str, AioKafkaConsumer] = {}
 
     async def fetch(self, coordinates: Collection[RequestCoordinates]) -> dict[RequestCoordinates, Record | None]:
         """The records at these coordinates; None for one that is no longer retained. Raises KafkaError."""
-        wanted: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+        by_topic: defaultdict[str, defaultdict[TopicPartition, set[int]]] = defaultdict(lambda: defaultdict(set))
         for each in coordinates:
-            wanted[TopicPartition(each.topic, each.partition)].add(each.offset)
+            by_topic[each.topic][TopicPartition(each.topic, each.partition)].add(each.offset)
         found: dict[tuple[TopicPartition, int], Record] = {}
         try:
             async with asyncio.timeout(FETCH_TIMEOUT_S):
-                for tp, offsets in wanted.items():
-                    found.update({(tp, record.offset): record for record in await self._read(tp, offsets)})
+                for topic, offsets in by_topic.items():
+                    found.update({(record.tp, record.offset): record for record in await self._read(topic, offsets)})
         except TimeoutError:
             raise KafkaError(f"requests were not read again within {FETCH_TIMEOUT_S:.0f} s") from None
         return {each: found.get((TopicPartition(each.topic, each.partition), each.offset)) for each in coordinates}
 
-    async def stop(self) -> None:
-        """Closes the consumers."""
-        for consumer in self._consumers.values():
-            await consumer.stop()
-
-    async def _read(self, tp: TopicPartition, offsets: set[int]) -> list[Record]:
-        """In one sweep from the first to the last, jumping over what is far from any."""
-        consumer = await self._consumer(tp.topic)
-        begin = (await consumer.beginning_offsets([tp]))[tp]
-        left = sorted(offset for offset in offsets if offset >= begin)
-        found: list[Record] = []
-        while left:
-            consumer.seek(tp, left[0])
-            records = await consumer.poll([tp], max_records=MAX_BATCH, timeout_s=POLL_S)
-            found += [record for record in records if record.offset in offsets]
-            if records:
-                left = [offset for offset in left if offset > records[-1].offset]
-        return found
-
-    async def _consumer(self, topic: str) -> AioKafkaConsumer:
-        if topic not in self._consumers:
-            settings = ConsumerSettings(group=None, topics=(topic,))
-            consumer = AioKafkaConsumer(self._connection, settings, _Silent())
-            await consumer.start()
-            self._consumers[topic] = consumer
-        return self._consumers[topic]
+    async def _read(self, topic: str, offsets: Offsets) -> list[Record]:
+        sweep = _Sweep(self._connection, topic, offsets)
+        try:
+            await sweep.consumer.start()
+            return await sweep.run()
+        finally:
+            await sweep.consumer.stop()
 
 
-class _Silent:
+class _Sweep:
+    """From the first to the last wanted record of every partition, jumping over what is far from any."""
+
+    def __init__(self, connection: Connection, topic: str, offsets: Offsets) -> None:
+        self.consumer = AioKafkaConsumer(connection, ConsumerSettings(group=None, topics=(topic,)), self)
+        self._wanted = offsets
+        self._left: dict[TopicPartition, list[int]] = {}
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        """Stands at the first wanted record of each partition before anything is fetched; at the end of others."""
+        begins = await self.consumer.beginning_offsets(self._wanted)
+        for tp, end in (await self.consumer.end_offsets(partitions)).items():
+            self._left[tp] = sorted(offset for offset in self._wanted.get(tp, ()) if begins[tp] <= offset < end)
+            self.consumer.seek(tp, self._left[tp][0] if self._left[tp] else end)
+
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Nothing is held."""
 
-    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
-        """Every fetch seeks for itself."""
+    async def run(self) -> list[Record]:
+        """Those that are still there."""
+        found: list[Record] = []
+        while left := [tp for tp, offsets in self._left.items() if offsets]:
+            records = await self.consumer.poll(left, max_records=MAX_BATCH, timeout_s=POLL_S)
+            found += [record for record in records if record.offset in self._wanted[record.tp]]
+            self._pass({record.tp: record.offset for record in records})
+        return found
+
+    def _pass(self, reached: Mapping[TopicPartition, int]) -> None:
+        for tp, last in reached.items():
+            self._left[tp] = [offset for offset in self._left[tp] if offset > last]
+            if self._left[tp] and self._left[tp][0] > last + MAX_BATCH:
+                self.consumer.seek(tp, self._left[tp][0])
