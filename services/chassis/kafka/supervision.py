@@ -82,7 +82,7 @@ class Watch:
         """Whether wanted records exist. An unreachable broker is no reason to replace the consumer."""
         try:
             positions = await self._consumer.positions(self._wanted())
-            ends = await self._consumer.end_offsets(positions)
+            ends = await self._consumer.end_offsets(positions) if positions else {}
         except KafkaError:
             return False
         return any(ends[tp] > position for tp, position in positions.items())

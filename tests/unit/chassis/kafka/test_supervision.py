@@ -1,12 +1,13 @@
 """One consumer after another: which failures count, and which end it all."""
 
 import asyncio
+from typing import cast
 
 import pytest
 
 from services.chassis.kafka import supervision
 from services.chassis.kafka.supervision import StalledError, supervise
-from services.chassis.kafka.types import KafkaError, ProducerDeadError
+from services.chassis.kafka.types import Consumer, KafkaError, ProducerDeadError
 
 
 class Sessions:
@@ -61,3 +62,24 @@ async def test_a_stop_does_not_wait_for_the_next_consumer(monkeypatch: pytest.Mo
     await asyncio.sleep(0)
     sessions.stopping.set()
     await asyncio.wait_for(running, 10)
+
+
+async def test_a_watch_over_a_consumer_that_has_not_joined_yet_asks_the_broker_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervision, "WATCH_S", 0.0)
+    asked = asyncio.Event()
+
+    class NotJoined:
+        async def positions(self, _: object) -> dict[object, int]:
+            asked.set()
+            return {}
+
+        async def end_offsets(self, _: object) -> dict[object, int]:
+            raise AttributeError("'NoneType' object has no attribute 'end_offsets'")
+
+    watching = asyncio.create_task(supervision.Watch(cast(Consumer, NotJoined()), frozenset).run())
+    await asyncio.wait_for(asked.wait(), 10)
+    await asyncio.sleep(0)
+    assert not watching.done()
+    watching.cancel()
