@@ -5,7 +5,16 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from schemas.fleet import FleetMessage, FleetStatus, HostStatus, OpenRuns, ServiceStatus, WorkerStatus
+from schemas.fleet import (
+    BreakerState,
+    CircuitState,
+    FleetMessage,
+    FleetStatus,
+    HostStatus,
+    OpenRuns,
+    ServiceStatus,
+    WorkerStatus,
+)
 from schemas.topics import FLEET
 from services.chassis.clock import LogClock
 from services.chassis.fleet import EXPIRY_MS, FleetPublisher, FleetView
@@ -37,6 +46,10 @@ def worker(model_class: str, busy: int) -> WorkerStatus:
     )
 
 
+def breaker(model_class: str) -> BreakerState:
+    return BreakerState(instance="w", model_class=model_class, backend="local", state=CircuitState.OPEN)
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
         while not condition():  # noqa: ASYNC110  the subject has no event to wait for
@@ -53,6 +66,12 @@ class TestView:
         view = FleetView(LogClock(Monotonic()))
         view.add([said(worker("llm", 1)), said(worker("embedding", 2)), said(worker("llm", 3))])
         assert view.of(WorkerStatus) == [worker("embedding", 2), worker("llm", 3)]
+
+    def test_a_workers_breakers_are_beside_its_statuses(self) -> None:
+        view = FleetView(LogClock(Monotonic()))
+        view.add([said(worker("llm", 1)), said(breaker("llm")), said(breaker("embedding"))])
+        assert view.of(BreakerState) == [breaker("llm"), breaker("embedding")]
+        assert view.of(WorkerStatus) == [worker("llm", 1)]
 
     def test_kinds_do_not_mix(self) -> None:
         view = FleetView(LogClock(Monotonic()))

@@ -13,6 +13,7 @@ from schemas import ids
 from schemas.base import BlobRef, Json, Output, Priority
 from schemas.errors import DeadLetterReason, ErrorCode
 from schemas.events import EVENT, Event, RunRejected, RunStarted, StepCompleted, StepFailed
+from schemas.fleet import BreakerState, CircuitState, WorkerStatus
 from schemas.graphs import Graph, Step, StepKind, Target
 from schemas.joins import StepReady
 from schemas.models import Backend, ModelClass, Queue, SimulatedEngine, queues
@@ -318,6 +319,40 @@ async def test_ready_steps_whose_blobs_hang_wait_together() -> None:
     async with asyncio.timeout(5):
         found = await outcomes(dispatch(HungStore(40)), *records)
     assert all(failure(one).error.retryable for (one,) in found)
+
+
+def breaker(state: CircuitState, probes: int = 0) -> BreakerState:
+    return BreakerState(instance="w", model_class="llm", backend="default", state=state, probes=probes)
+
+
+async def test_a_step_for_an_open_component_fails_at_once_and_for_good() -> None:
+    handler = dispatch()
+    await handler.handle([join(ready(step("x")))])  # from its record the clock knows the time
+    handler.on_breakers([(1_000, breaker(CircuitState.OPEN))], [])
+    ((out,),) = await outcomes(handler, join(ready(step("x"))))
+    found = failure(out)
+    assert (found.error.code, found.error.retryable) == (ErrorCode.ENGINE_UNAVAILABLE, False)
+    assert "the circuit breaker of llm.default is open" in found.error.message
+
+
+async def test_values_and_other_classes_go_on_while_a_component_is_open() -> None:
+    handler = dispatch()
+    await handler.handle([join(ready(step("x")))])
+    handler.on_breakers([(1_000, breaker(CircuitState.OPEN))], [])
+    ((out,),) = await outcomes(handler, join(ready(step(7, StepKind.VALUE))))
+    assert isinstance(event(out), StepCompleted)
+
+
+async def test_only_probes_pass_a_half_open_component() -> None:
+    handler = dispatch()
+    await handler.handle([join(ready(step("x")))])
+    owner = WorkerStatus(
+        instance="w", host="h", model_class="llm", backend="default", state="warm", slots=4, busy=0,
+        committed=dict.fromkeys(range(10), 0),
+    )  # fmt: skip
+    handler.on_breakers([(1_000, breaker(CircuitState.HALF_OPEN, probes=2))], [owner])
+    found = await outcomes(handler, *(join(ready(step("x")), offset) for offset in range(4)))
+    assert [out.topic for (out,) in found] == ["inference-tasks-llm"] * 2 + [EVENTS] * 2
 
 
 # ---- on a stream ----
