@@ -23,8 +23,6 @@ def right_answers(pipeline: str, given: Mapping[str, Json]) -> list[Answer]:
 
 
 def _fan(given: Mapping[str, Json]) -> list[Answer]:
-    if (given.get("simulate") or {}).get("fail"):
-        return [Answer("failed", code=given["simulate"]["fail"])]
     nonce, n = given["nonce"], given["n"]
     parts = {name: {"step": name, "nonce": nonce, "n": n + more} for name, more in _FAN_PARTS.items()}
     return [Answer("succeeded", {**parts, "total": 4 * n + 10})]
@@ -52,8 +50,12 @@ def _optional(given: Mapping[str, Json]) -> list[Answer]:
 
 
 def _retried(given: Mapping[str, Json]) -> list[Answer]:
-    """An engine may be out of luck six times, or its worker's budget for retries be spent."""
-    return [Answer("succeeded", {"nonce": given["nonce"]}), Answer("failed", code="engine_failed")]
+    """An engine may be out of luck six times, its worker's budget for retries be spent, or its breaker open."""
+    return [
+        Answer("succeeded", {"nonce": given["nonce"]}),
+        Answer("failed", code="engine_failed"),
+        Answer("failed", code="engine_unavailable"),
+    ]
 
 
 def _bounded(given: Mapping[str, Json]) -> list[Answer]:
@@ -61,6 +63,14 @@ def _bounded(given: Mapping[str, Json]) -> list[Answer]:
     by_value = Answer("succeeded", {"nonce": given["nonce"], "from": "value"})
     by_engine = Answer("succeeded", {"nonce": given["nonce"], "from": "engine"})
     return [by_value] if given.get("simulate") else [by_engine, by_value]
+
+
+def _risky(given: Mapping[str, Json]) -> list[Answer]:
+    """Whoever is told nothing meets the breaker that others have opened."""
+    refused = Answer("failed", code="engine_unavailable")
+    if (given.get("simulate") or {}).get("fail"):
+        return [refused]
+    return [Answer("succeeded", {"nonce": given["nonce"]}), refused]
 
 
 def _large(given: Mapping[str, Json]) -> list[Answer]:
@@ -76,4 +86,5 @@ _BY_PIPELINE: Mapping[str, Callable[[Mapping[str, Json]], list[Answer]]] = {
     "retried": _retried,
     "bounded": _bounded,
     "large": _large,
+    "risky": _risky,
 }

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from loadtest.chaos.weather import Mood
 from schemas.base import Json
 
-SHAPES = {"fan": 30, "chain": 20, "gated": 14, "fallback": 8, "optional": 8, "retried": 8, "bounded": 6, "large": 6}
+SHAPES = {
+    "fan": 30, "chain": 18, "gated": 14, "fallback": 8, "optional": 8,
+    "retried": 7, "bounded": 5, "large": 6, "risky": 4,
+}  # fmt: skip
 """How often each pipeline is asked."""
 PRIORITIES = ("interactive", "standard", "batch")
 SESSIONS = 50
@@ -16,8 +19,8 @@ FILLER_BYTES = (17_000, 48_000)
 SLOW_MS = 600
 
 SCRIPTED: dict[Mood, tuple[str, Json]] = {
-    Mood.ENGINE_FAILING: ("fan", {"fail": "engine_unavailable"}),
-    Mood.ENGINE_SLOW: ("fan", {"latency_ms": SLOW_MS}),
+    Mood.ENGINE_FAILING: ("risky", {"fail": "engine_unavailable"}),
+    Mood.ENGINE_SLOW: ("risky", {"latency_ms": SLOW_MS}),
     Mood.ENGINE_HANGING: ("bounded", {"hang": True}),
     Mood.LARGE: ("large", None),
 }

@@ -10,6 +10,13 @@ from schemas.errors import ErrorCode
 
 DISK_FAULTS = ("break-blobs", "fill-disk")
 DISK_AFTERMATH_MS = 1_000
+DELAYING_FAULTS = frozenset(
+    f"{how}-{whom}"
+    for how in ("kill", "stop", "freeze", "skew", "storm")
+    for whom in ("orchestrator", "aggregator", "worker", "host", "broker")
+)
+"""Two seconds for a step, and two for its fallback, are less than a failover takes."""
+DELAY_AFTERMATH_MS = 20_000
 DISK_CODES = (ErrorCode.INTERNAL, ErrorCode.INVALID_OUTPUT)
 NONCE = re.compile(r"nonce-\d+-\d+-")
 
@@ -46,9 +53,13 @@ def _may_be(case: Case, request: Request, response: Response) -> bool:
         return request.accepted_at_ms is not None and response.decided_at_ms >= request.deadline_at_ms
     if response.status == "cancelled":
         return str(response.fields.get("run_id")) in case.cancels
-    if response.status == "failed" and request.pipeline == "large" and response.code in DISK_CODES:
-        begin = request.accepted_at_ms or 0
-        return case.struck(DISK_FAULTS, begin, response.place.at_ms, DISK_AFTERMATH_MS)
+    if response.status != "failed" or request.accepted_at_ms is None:
+        return False
+    from_ms, to_ms = request.accepted_at_ms, response.place.at_ms
+    if request.pipeline == "large" and response.code in DISK_CODES:
+        return case.struck(DISK_FAULTS, from_ms, to_ms, DISK_AFTERMATH_MS)
+    if request.pipeline == "bounded" and response.code == ErrorCode.DEADLINE_EXCEEDED:
+        return case.struck(DELAYING_FAULTS, from_ms, to_ms, DELAY_AFTERMATH_MS)
     return False
 
 

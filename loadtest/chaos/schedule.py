@@ -20,19 +20,21 @@ def schedule(
     room. Heavy kinds stand as far from each other as they can.
     """
     rng = random.Random(f"schedule:{seed}")
-    kinds = _in_proportion(faults, weights, rng)
+    kinds = _in_proportion(faults, weights, heavy, rng)
     spread = _spread([kind for kind in kinds if kind in heavy], [kind for kind in kinds if kind not in heavy], rng)
     step_s = duration_s / max(1, faults)
     return [Planned((index + rng.random()) * step_s, kind) for index, kind in enumerate(spread)]
 
 
-def _in_proportion(faults: int, weights: Mapping[str, float], rng: random.Random) -> list[str]:
-    """Each kind once, the heaviest weights first; what is left by weight, the remainders by lot."""
+def _in_proportion(
+    faults: int, weights: Mapping[str, float], heavy: Collection[str], rng: random.Random
+) -> list[str]:
+    """Each kind once, the greatest weights first; the others by weight, the remainders by lot, none of it heavy."""
     first = sorted(weights, key=lambda kind: -weights[kind])[:faults]
     left, total = faults - len(first), sum(weights.values())
     shares = {kind: left * weight / total for kind, weight in weights.items()}
     whole = [kind for kind, share in shares.items() for _ in range(int(share))]
-    parts = [share - int(share) for share in shares.values()]
+    parts = [0.0 if kind in heavy else share - int(share) for kind, share in shares.items()]
     lots = rng.choices(list(weights), parts, k=left - len(whole)) if left > len(whole) else []
     return [*first, *whole, *lots]
 

@@ -48,7 +48,7 @@ def test_moods_that_script_a_request_take_turns() -> None:
 
 
 def test_an_engine_that_is_told_to_fail_fails_the_run() -> None:
-    (answer,) = right_answers("fan", make(7, 1, [Mood.ENGINE_FAILING]).input)
+    (answer,) = right_answers("risky", make(7, 1, [Mood.ENGINE_FAILING]).input)
     assert (answer.status, answer.code) == ("failed", "engine_unavailable")
 
 

@@ -277,3 +277,20 @@ def test_the_clients_requests_alone_are_judged() -> None:
     story = Story().ask()
     story.entries.append(Entry("info", "cancel", 0, REQUEST, T0))
     assert story.verdict().clean
+
+
+def bounded_story() -> Story:
+    failed: dict[str, Any] = {"status": "failed", "output": None, "error": {"code": "deadline_exceeded"}}
+    story = Story().ask(**failed)
+    entry = story.entries[0]
+    assert entry.body is not None
+    story.entries[0] = replace(entry, body={**entry.body, "pipeline": "bounded"})
+    return story
+
+
+def test_a_step_of_two_seconds_may_time_out_only_while_something_was_away() -> None:
+    story = bounded_story()
+    story.strike("flush-valkey", T0, T0 + 100)
+    assert story.anomalies() == {"wrong_outcomes": [REQUEST]}
+    story.strike("freeze-orchestrator", T0 - 9_000, T0 - 1_000)
+    assert story.verdict().clean
