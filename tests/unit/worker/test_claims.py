@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -120,3 +121,31 @@ async def test_the_keeper_notices_that_the_store_is_back_and_claims_what_runs() 
     world.shelf.away = False
     await world.until(lambda: not world.claims.away)
     assert world.shelf.get(CLAIM) is not None
+
+
+async def test_a_suspect_that_is_anothers_by_now_is_not_isolated() -> None:
+    world = World()
+    await world.claims.claim([CLAIM])
+    assert await world.claims.isolate(CLAIM)
+    world.shelf.put(CLAIM, "b", LEASE_S)
+    assert not await world.claims.isolate(CLAIM)
+
+
+async def test_while_the_store_is_away_a_suspect_runs_alone_off_the_record() -> None:
+    world = World()
+    await world.claims.claim([CLAIM])
+    world.shelf.away = True
+    assert await world.claims.isolate(CLAIM)
+    assert world.claims.away
+
+
+async def test_suspects_and_poison_are_held_as_everything_else() -> None:
+    world = World()
+    poison = replace(CLAIM, run_id="r2")
+    world.shelf.put(CLAIM, "b", 0.0, deaths=1)
+    world.shelf.put(poison, "b", 0.0, alone=True)
+    answers = await world.claims.claim([CLAIM, poison])
+    assert [answer.verdict for answer in answers] == [Verdict.ALONE, Verdict.POISON]
+    await world.until(lambda: world.now > 2 * LEASE_S, step_s=0.2)
+    assert world.shelf.get(CLAIM) is not None
+    assert world.shelf.get(poison) is not None
