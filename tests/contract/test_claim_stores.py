@@ -346,6 +346,15 @@ async def test_nothing_may_be_asked(subject: Subject) -> None:
     await ours.release([])
 
 
+@pytest.mark.kafka
+@pytest.mark.parametrize("value", ["2 somebody", "2 somebody x", "nonsense", ""])
+async def test_a_claim_in_words_of_another_version_holds_up_nobody(redis_url: str, claim: Claim, value: str) -> None:
+    redis = Redis.from_url(redis_url, decode_responses=True)
+    await redis.set(key_of(claim), value, px=1_000)
+    assert await RedisClaimStore(redis, "a").claim([claim]) == [RUN]
+    await redis.aclose()
+
+
 async def test_a_store_that_is_not_there_says_so(claim: Claim) -> None:
     redis = Redis.from_url("redis://127.0.0.1:1")
     away = Shelf(lambda: 0.0)

@@ -37,7 +37,7 @@ for i = 1, n do
     if held ~= mine then
       past = 0
     elseif past ~= 'alone' then
-      past = tonumber(past) + (another and 1 or 0)
+      past = (tonumber(past) or 0) + (another and 1 or 0)
     end
     redis.call('SET', KEYS[i], mine .. ' ' .. owner .. ' ' .. past, 'PX', ARGV[2] + memory)
     if past == 'alone' then
