@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,16 @@ import pytest
 import yaml
 
 from headway.testing import InProcessPlane, in_process
-from schemas.base import RunStatus
+from schemas.base import Priority, RunStatus
 from schemas.errors import ErrorCode
 from schemas.events import StepCompleted
 from schemas.fleet import BreakerState, CircuitState
 from schemas.models import Batch, Queue
 from schemas.redis_keys import EndedRun
 from schemas.responses import StepReport
+from services.orchestrator.domain.components import Components
 from services.worker import engine_life
+from services.worker.domain.engine import Call, EngineFailed, Outcome
 from tests.pipeline.test_worker_wiring import Plane, Worker, failure, queue_of, until
 
 CLOSED, OPEN, HALF_OPEN = CircuitState
@@ -137,6 +139,52 @@ async def test_a_task_that_comes_after_the_outage_is_run() -> None:
         later = plane.task(2)
         plane.put(later)
         assert isinstance(await plane.event(later), StepCompleted)
+
+
+async def test_one_bad_worker_among_good_ones_is_passed_by() -> None:
+    queue = queue_of("llm", latency_ms=5)
+    lane = queue.lanes.of(Priority.STANDARD)
+    plane, components = Plane(queue), Components()
+    async with plane.worker("bad") as bad, plane.worker("good") as good, plane.worker("other") as other:
+        workers = (bad, good, other)
+
+        async def broken(calls: Sequence[Call]) -> list[Outcome]:
+            return [EngineFailed("broken") for _ in calls]
+
+        told: dict[str, tuple[int, BreakerState]] = {}
+
+        def hear() -> None:
+            """As on the fleet topic: at once when the state changes, else every other second."""
+            for worker in workers:
+                at, last = told.get(worker.name.instance, (0, None))
+                if last is None or last.state is not state(worker) or plane.now_ms - at >= 2_000:
+                    told[worker.name.instance] = plane.now_ms, breaker(worker)
+            owned = [worker.members["llm"].status(worker.name) for worker in workers]
+            components.heard(told.values(), owned, plane.now_ms)
+
+        async def offer(numbers: range) -> list[bool]:
+            """Each goes where dispatch would put it; whether it succeeded."""
+            tasks = [plane.task(number) for number in numbers]
+            for turn, task in enumerate(tasks):
+                hear()
+                partitions = components.partitions("llm", "local", lane)
+                plane.put(task, partition=partitions[turn % len(partitions)])
+                await asyncio.sleep(0.01)
+            await until(lambda: plane.lag(queue) == 0)
+            done = {event.run_id for event in plane.events() if isinstance(event, StepCompleted)}
+            return [task.run_id in done for task in tasks]
+
+        await until(
+            lambda: all(len(worker.members["llm"].status(worker.name).committed) == 3 for worker in workers[1:])
+        )
+        assert all(await offer(range(1, 31)))
+        bad.engines["llm"].infer = broken  # type: ignore[method-assign]
+        offering = asyncio.create_task(offer(range(100, 400)))
+        await until(lambda: state(bad) is OPEN)
+        await offering
+        well = await offer(range(1_000, 1_200))
+        assert sum(well) >= 180, "the others had them, but for the probes"
+        assert [state(worker) for worker in (good, other)] == [CLOSED, CLOSED]
 
 
 # ---- with the orchestrator and the join ----
