@@ -22,8 +22,8 @@ from services.chassis.blobs import BlobMissingError, BlobUnavailableError
 from services.chassis.logging import log
 
 EVERY_S = 30.0
-MAX_SHARE = 0.05
-"""How much of the time may go into writing: large states are written less often."""
+MAX_SHARE = 0.2
+"""How much of the time may go into writing, when states are so large that this matters."""
 SLICE = 64
 PAUSE_S = 0.002
 """After each slice of entries, which takes as long: the fold goes on meanwhile."""
