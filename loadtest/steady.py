@@ -12,6 +12,8 @@ from loadtest.ledger import Ledger
 PIPELINE = "fanout"
 RATE_PER_S = 20.0
 TEXT = "x" * 256
+MAX_REQUESTS = 1_000_000
+"""The client need not bound what the rate and the time do."""
 
 T = TypeVar("T")
 
@@ -33,7 +35,7 @@ async def steady(
     The ledger has them all afterwards. Returns what `disturb` returned.
     """
     load = Load(duration_s, rate_per_s(context), seed=context.load.seed, warm_up_s=0.0)
-    async with HeadwayClient(context.endpoints.kafka) as headway:
+    async with HeadwayClient(context.endpoints.kafka, max_outstanding=MAX_REQUESTS) as headway:
 
         async def ask(number: int) -> bool:
             request_id = ledger.request_id(number)
