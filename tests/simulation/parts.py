@@ -83,7 +83,9 @@ class Tempo:
     snapshot_s: float
     tick_s: float
     delay_s: float
-    """How long a record may be on its way."""
+    """How long a record may be on its way to the log."""
+    fetch_s: float
+    """And from there to a reader."""
 
     @classmethod
     def drawn(cls, random: Random) -> "Tempo":
@@ -93,8 +95,9 @@ class Tempo:
             commit_interval_s=random.choice((0.5, 2.0, 5.0)),
             snapshot_records=random.choice((0, 8, 1_000)),
             snapshot_s=random.choice((1.0, 6.0)),
-            tick_s=random.choice((0.1, 0.4)),
+            tick_s=random.choice((0.07, 0.4)),
             delay_s=random.choice((0.02, 0.1, 0.6)),
+            fetch_s=random.choice((0.02, 0.1, 0.3)),
         )
 
 

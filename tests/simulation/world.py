@@ -39,7 +39,6 @@ PARTITIONS = {REQUESTS: 2, EVENTS: parts.EVENTS_PARTITIONS, JOINS: 2, RESPONSES:
 LOST_ACKNOWLEDGEMENTS = 0.02
 RETRY_S = 1.5
 HEARTBEAT_S = 1.5
-FETCH_S = 0.08
 ROUND_TRIP_S = 0.003
 BLOB_S = 0.02
 MAX_DRIFT = 0.03
@@ -132,7 +131,7 @@ class World:
         self.tempo = parts.Tempo.drawn(self.random)
         self.loop = SimulatedLoop(self.stream("loop"))
         self.calm = Faults(
-            self.stream("kafka"), self.tempo.delay_s, LOST_ACKNOWLEDGEMENTS, RETRY_S, HEARTBEAT_S, FETCH_S
+            self.stream("kafka"), self.tempo.delay_s, LOST_ACKNOWLEDGEMENTS, RETRY_S, HEARTBEAT_S, self.tempo.fetch_s
         )
         self.kafka = InMemoryKafka(self._stamp, self.sleep, self.calm)
         self.kafka.on_commit = self._on_commit

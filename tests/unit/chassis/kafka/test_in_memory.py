@@ -2,7 +2,8 @@
 
 import asyncio
 import heapq
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from contextvars import ContextVar
 from itertools import count
 from random import Random
 from typing import TypeVar
@@ -21,6 +22,8 @@ from services.chassis.kafka.types import (
 )
 
 T = TypeVar("T")
+MEMBER = ConsumerSettings("readers", ("letters",))
+PLACE: ContextVar[str] = ContextVar("place", default="nowhere")
 
 
 class VirtualTime:
@@ -59,6 +62,30 @@ class Quiet:
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None: ...
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None: ...
+
+
+class Frozen(Quiet):
+    """A listener that gives nothing up for long."""
+
+    def __init__(self, time: VirtualTime) -> None:
+        self._time = time
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        await self._time.sleep(3_600.0)
+
+
+class Told(Quiet):
+    """A listener that writes down what it was told, where and when."""
+
+    def __init__(self, time: VirtualTime) -> None:
+        self.heard: list[tuple[str, str, float]] = []
+        self._time = time
+
+    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        self.heard.append(("assigned", PLACE.get(), self._time.now))
+
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        self.heard.append(("revoked", PLACE.get(), self._time.now))
 
 
 def broker(time: VirtualTime, faults: Faults | None = None) -> InMemoryKafka:
@@ -193,3 +220,97 @@ async def test_a_poll_in_virtual_time_takes_its_time_out_and_no_real_time() -> N
     await time.run(consumer.start())
     assert not await time.run(consumer.poll(None, max_records=10, timeout_s=3_600.0))
     assert time.now == 3_600.0
+
+
+async def test_a_member_that_went_silent_is_out_of_its_group_and_joins_again_when_it_hears() -> None:
+    time = VirtualTime()
+    kafka = broker(time, Faults(Random(1), heartbeat_s=2.0))
+    told = Told(time)
+    silent, other = kafka.consumer(MEMBER, told), kafka.consumer(MEMBER, Quiet())
+    await time.run(silent.start())
+    await time.run(other.start())
+    await time.run(time.sleep(10.0))
+    held = min(silent.assignment())
+    before = len(told.heard)
+    silent.expel()
+    assert not await silent.commit({held: Commit(1)})
+    await time.run(time.sleep(10.0))
+    told_since = [what for what, _, _ in told.heard[before:]]
+    assert (told_since[0], told_since[-1]) == ("revoked", "assigned")
+    assert silent.assignment() | other.assignment() == {TopicPartition("letters", n) for n in range(3)}
+    assert silent.assignment()
+    assert await silent.commit({min(silent.assignment()): Commit(1)})
+
+
+async def test_an_expelled_member_goes_on_with_what_it_had_until_it_hears_of_it() -> None:
+    time = VirtualTime()
+    kafka = broker(time, Faults(Random(3), heartbeat_s=5.0))
+    told = Told(time)
+    silent = kafka.consumer(MEMBER, told)
+    await time.run(silent.start())
+    await time.run(write(kafka, 3))
+    silent.expel()
+    assert len(await time.run(silent.poll(None, max_records=10, timeout_s=1.0))) >= 1
+    assert [what for what, _, _ in told.heard] == ["assigned"]
+    await time.run(time.sleep(15.0))
+    assert [what for what, _, _ in told.heard[1:]] == ["revoked", "assigned"]
+
+
+async def test_a_rebalance_does_not_wait_for_a_member_that_is_out() -> None:
+    time = VirtualTime()
+    kafka = broker(time)
+    silent, other = kafka.consumer(MEMBER, Frozen(time)), kafka.consumer(MEMBER, Quiet())
+    await time.run(silent.start())
+    joining = asyncio.create_task(other.start())
+    await time.run(time.sleep(1.0))
+    assert not joining.done()
+    silent.expel()
+    await time.run(asyncio.wait_for(joining, None))
+    assert time.now == 1.0
+
+
+async def test_each_part_works_in_the_context_it_was_made_in() -> None:
+    time = VirtualTime()
+    places: list[str] = []
+
+    async def sleep(seconds: float) -> None:
+        places.append(PLACE.get())
+        await time.sleep(seconds)
+
+    kafka = InMemoryKafka(lambda: 0, sleep, Faults(Random(1), delay_s=1.0))
+    kafka.create_topic("letters", 3)
+    told = Told(time)
+    token = PLACE.set("member")
+    consumer = kafka.consumer(MEMBER, told)
+    PLACE.set("writer")
+    producer = kafka.producer()
+    PLACE.reset(token)
+    await time.run(consumer.start())
+    sent = await producer.send(Outgoing("letters", b"x"))
+    await time.run(asyncio.wait_for(sent, None))
+    assert "writer" in places
+    assert {place for _, place, _ in told.heard} == {"member"}
+
+
+async def test_every_commit_that_is_taken_is_heard_of() -> None:
+    time = VirtualTime()
+    kafka = broker(time)
+    heard: list[tuple[str, Mapping[TopicPartition, Commit]]] = []
+    kafka.on_commit = lambda group, commits: heard.append((group, commits))
+    consumer = kafka.consumer(MEMBER, Quiet())
+    await time.run(consumer.start())
+    commits = {TopicPartition("letters", 0): Commit(1)}
+    assert await consumer.commit(commits)
+    consumer.expel()
+    assert not await consumer.commit({TopicPartition("letters", 0): Commit(2)})
+    assert heard == [("readers", commits)]
+
+
+async def test_records_take_their_time_to_a_reader() -> None:
+    time = VirtualTime()
+    kafka = broker(time, Faults(Random(1), fetch_s=4.0))
+    consumer = kafka.consumer(MEMBER, Quiet())
+    await time.run(consumer.start())
+    kafka.append(TopicPartition("letters", 0), Outgoing("letters", b"x"))
+    assert await time.run(consumer.poll(None, max_records=10, timeout_s=0.0))
+    assert 0 < time.now <= 4.0
