@@ -19,6 +19,7 @@ from tests.simulation.clients import Asked
 from tests.simulation.commits import committed_too_far
 from tests.simulation.log import Log
 from tests.simulation.pipelines import EMBEDS, OUTPUTS
+from tests.simulation.reference import OUTPUT_FAILED, amounts_to
 from tests.simulation.simulation import History
 from tests.simulation.world import Assigned
 
@@ -221,6 +222,24 @@ def _difference(rebuilt: str, live: str) -> str:
     return f"rebuilt …{rebuilt[max(0, at - 60) : at + 60]}…, live …{live[max(0, at - 60) : at + 60]}…"
 
 
+def wrong_outcome(log: Log) -> Iterator[str]:
+    """Status, steps, attempts and the deciding moment are what a second reading of the log says."""
+    for asked in log.history.asked:
+        for record in log.responses.get(asked.request_id, ())[:1]:
+            response = InferenceResponse.model_validate_json(record.value or b"")
+            run = amounts_to(asked.run_id, [(each.stamp, each.event) for each in log.by_run[asked.run_id]])
+            live = {name: (step.status.value, step.attempts, step.fallback) for name, step in response.steps.items()}
+            read = {name: (step.status, step.attempts, step.link) for name, step in run.steps.items()}
+            if live != read or response.missing != run.missing or _decided_at(log, asked) != run.decided_at:
+                yield f"{asked.request_id}: {response.status}, {live}, read again {run.status}, {read}"
+            elif response.status.value != run.status and not _lost_its_output(response, run.status):
+                yield f"{asked.request_id}: {response.status}, read again {run.status}"
+
+
+def _lost_its_output(response: InferenceResponse, status: str | None) -> bool:
+    return status in ("succeeded", "partial") and response.error is not None and response.error.code in OUTPUT_FAILED
+
+
 def acted_on_the_past(log: Log) -> Iterator[str]:
     """No owner ticks a run that the log had finished when it took over, nor answers what was answered by then."""
     offsets = {
@@ -272,6 +291,7 @@ CHECKS: Sequence[Callable[[Log], Iterator[str]]] = (
     wrong_join,
     foreign,
     wrong_charge,
+    wrong_outcome,
     not_as_rebuilt,
     acted_on_the_past,
     committed_too_far,
