@@ -44,6 +44,8 @@ def claim_key(run_id: str, step: str, deadline_at: LogTime) -> str:
     The deaths are those of earlier holders, or `alone` while the owner runs nothing else. `<attempt> - <deaths>` was
     given up in order; `<attempt> done` stays until the step's deadline has passed.
 
-    The run's deadline tells one life of a run id from the next.
+    The run's deadline tells one life of a run id from the next. `2` is the version of all this: a worker that writes
+    claims in other words, or keeps them for another time, has other keys. Where two versions work side by side a task
+    may then run twice; with the same keys the first version waited 300 s for what the second one had given up.
     """
-    return f"claim:{run_id}/{deadline_at}/{step}"
+    return f"claim2:{run_id}/{deadline_at}/{step}"
