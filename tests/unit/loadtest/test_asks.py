@@ -3,8 +3,8 @@
 import json
 
 from loadtest.chaos.answers import right_answers
-from loadtest.chaos.asks import SHAPES, contradicting, make
-from loadtest.chaos.weather import Mood, Weather
+from loadtest.chaos.asks import SCRIPTED, SHAPES, contradicting, make
+from loadtest.chaos.weather import SCRIPTS, Mood, Weather
 
 
 def test_a_request_is_the_same_whenever_it_is_made() -> None:
@@ -61,3 +61,7 @@ def test_the_answer_of_a_fan_out_has_every_branch() -> None:
         "own": {"step": "own", "nonce": "x", "n": 14},
         "total": 50,
     }
+
+
+def test_every_mood_that_scripts_a_request_has_a_script() -> None:
+    assert set(SCRIPTED) == set(SCRIPTS)
