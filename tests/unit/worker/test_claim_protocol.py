@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
 from services.worker.domain.ports import DEATHS, LEASE_S, MEMORY_S, Answer, Claim, Done, Verdict
@@ -34,6 +34,14 @@ class ClaimProtocol(RuleBasedStateMachine):
         self.newest = 0
         self.flushed = False
 
+    @initialize(deaths=st.integers(0, DEATHS))
+    def begins_after_deaths(self, deaths: int) -> None:
+        """The way to what follows is long otherwise."""
+        for _ in range(deaths):
+            self.claims("a", 1)
+            self.loses_a_worker("a")
+            self.time_passes(LEASE_S)
+
     def store(self, owner: str) -> InMemoryClaimStore:
         """An owner that died comes back as another one."""
         return InMemoryClaimStore(self.shelf, f"{owner}{self.born[owner]}")
@@ -41,6 +49,7 @@ class ClaimProtocol(RuleBasedStateMachine):
     @rule(owner=OWNERS, attempt=ATTEMPTS)
     def claims(self, owner: str, attempt: int) -> None:
         if owner in self.working:
+            self.claims_again(owner)
             return
         [answer] = asyncio.run(_claim(self.store(owner), attempt))
         self.check(answer, attempt)
@@ -49,6 +58,13 @@ class ClaimProtocol(RuleBasedStateMachine):
             self.working[owner] = (attempt, False, self.now)
         if answer.verdict is Verdict.POISON:
             self.put_aside(owner, attempt)
+
+    def claims_again(self, owner: str) -> None:
+        """The task came again to the worker that has it."""
+        attempt, *_ = self.working[owner]
+        [answer] = asyncio.run(_claim(self.store(owner), attempt))
+        expected = Verdict.ALONE if self.deaths[attempt] >= DEATHS else Verdict.RUN
+        assert answer.verdict is expected or self.taken_over(owner)
 
     def check(self, answer: Answer, attempt: int) -> None:
         """What each answer says about the past."""
@@ -122,7 +138,9 @@ class ClaimProtocol(RuleBasedStateMachine):
     @precondition(lambda self: self.working)
     @rule(data=st.data())
     def dies(self, data: st.DataObject) -> None:
-        owner = data.draw(st.sampled_from(sorted(self.working)))
+        self.loses_a_worker(data.draw(st.sampled_from(sorted(self.working))))
+
+    def loses_a_worker(self, owner: str) -> None:
         attempt, alone, _ = self.working.pop(owner)
         self.born[owner] += 1
         self.deaths[attempt] += 1
