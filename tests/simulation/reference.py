@@ -78,15 +78,17 @@ class RunSoFar:
         return tuple(name for name, step in self.steps.items() if step.status == "failed" and _may_fail(step.step))
 
     def _open(self, event: RunStarted | RunRejected, now: int) -> None:
+        if self.steps:
+            return
         if isinstance(event, RunRejected):
             self._end("failed", now)
-        elif not self.steps:
-            self.steps = {step.id: StepSoFar(step) for step in event.graph.steps}
-            self._deadline_at = event.deadline_at
-            if self._is_cancelled or now >= event.deadline_at:
-                self._end("cancelled" if self._is_cancelled else "expired", now)
-            else:
-                self._start_what_can(now)
+            return
+        self.steps = {step.id: StepSoFar(step) for step in event.graph.steps}
+        self._deadline_at = event.deadline_at
+        if self._is_cancelled or now >= event.deadline_at:
+            self._end("cancelled" if self._is_cancelled else "expired", now)
+        else:
+            self._start_what_can(now)
 
     def _end(self, status: str, now: int) -> None:
         if self.status is None:
