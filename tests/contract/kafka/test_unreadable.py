@@ -22,7 +22,7 @@ from tests.contract.kafka.conftest import DEADLINE_S, Journal, collect
 pytestmark = pytest.mark.kafka
 
 MEMBER = ConsumerSettings(group="readers", topics=("letters",))
-GZIP = 1
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 POISON = b"poison"
 PADDING = b"x" * 60
 """Enough to be compressed at all."""
@@ -45,16 +45,21 @@ class Letters:
 
     async def append(self, partition: int, values: Sequence[bytes], codec: int = 0) -> None:
         """Appends one batch, and poison as it could only be sent by another client."""
-        builder = _DefaultRecordBatchBuilderPy(2, codec, 0, -1, -1, -1, 1 << 20)
+        builder = _DefaultRecordBatchBuilderPy(2, codec, 0, -1, -1, -1, 1 << 40)
         for number, value in enumerate(values):
             name = NotText() if value == POISON else "name"
             builder.append(number, None, b"key", value, [(name, PADDING), ("no value", None)])
+        base = await self.send(partition, bytes(builder.build()))
+        self.values.update({(partition, base + number): value for number, value in enumerate(values)})
+
+    async def send(self, partition: int, batch: bytes) -> int:
+        """Returns the offset of the first record."""
         topic = self.connection.topic("letters")
-        request = ProduceRequest(None, -1, 10_000, [(topic, [(partition, bytes(builder.build()))])])
+        request = ProduceRequest(None, -1, 10_000, [(topic, [(partition, batch)])])
         response = await self.client.client.send(self.client.client.get_random_node(), request)
         ((_, ((_, error, base, *_rest),)),) = response.topics
         assert error == 0
-        self.values.update({(partition, base + number): value for number, value in enumerate(values)})
+        return int(base)
 
     def expected(self) -> list[tuple[int, int, bytes | None]]:
         found = ((*place, None if value == POISON else value) for place, value in self.values.items())
@@ -133,3 +138,40 @@ async def test_a_stream_dead_letters_what_is_unreadable_and_goes_on(letters: Let
     assert sorted(value or b"" for value in values) == sorted(
         b"%d@%d" % (partition, offset) if value is None else value for partition, offset, value in letters.expected()
     )
+
+
+def packed(codec: int, size: int, header_count: int = 0) -> bytes:
+    """A batch of one record whose value is so many zeros, with so many empty headers."""
+    builder = _DefaultRecordBatchBuilderPy(2, codec, 0, -1, -1, -1, 1 << 40)
+    builder.append(0, None, b"key", bytes(size), [("", b"")] * header_count)
+    return bytes(builder.build())
+
+
+def misnumbered() -> bytes:
+    """A batch of two records that say they are a million apart."""
+    builder = _DefaultRecordBatchBuilderPy(2, 0, 0, -1, -1, -1, 1 << 20)
+    builder.append(1_000_000, None, b"key", PADDING, [])
+    builder.append(1, None, b"key", PADDING, [])
+    return bytes(builder.build())
+
+
+async def test_bombs_that_the_broker_takes_are_unreadable_and_what_follows_is_read(letters: Letters) -> None:
+    for codec in (GZIP, LZ4, ZSTD):
+        await letters.append(0, [b"before"], codec)
+        bomb = packed(codec, 40 << 20)
+        assert len(bomb) < 1 << 20
+        letters.values[0, await letters.send(0, bomb)] = POISON
+    letters.values[0, await letters.send(0, packed(ZSTD, 1, header_count=1_000_000))] = POISON
+    base = await letters.send(0, misnumbered())
+    letters.values.update({(0, base): POISON, (0, base + 1): POISON})
+    large = packed(SNAPPY, 19 << 20)
+    letters.values[0, await letters.send(0, large)] = bytes(19 << 20)
+    await letters.append(0, [b"after"])
+    consumer = AioKafkaConsumer(letters.connection, MEMBER, Journal())
+    await consumer.start()
+    try:
+        records = await collect(consumer, len(letters.values))
+        assert not await consumer.poll(None, max_records=1, timeout_s=0.3)
+    finally:
+        await consumer.stop()
+    assert summary(records) == letters.expected()
