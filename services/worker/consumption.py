@@ -31,6 +31,8 @@ from services.worker.engine_life import EngineLife
 COMMIT_EVERY_S = 0.5
 DRAIN_S = 2.0
 """How long a revoke waits for running tasks; those that go on keep their claims."""
+QUIET_S = 0.2
+"""Nor does it wait when nothing has ended for so long: meanwhile the partitions of all workers stand still."""
 IDLE_S = 0.25
 SATURATED_S = 0.005
 """How often reserved slots are offered while the others are taken: a wait for records would not hear of a slot."""
@@ -77,7 +79,6 @@ class Consumption:
         self._watch: Watch
         self._taking = False
         self._stopping = asyncio.Event()
-        self._drain_s = 0.0
         self._ended = asyncio.Event()
         self._ended.set()
 
@@ -102,16 +103,15 @@ class Consumption:
         await supervise(self._session, self._stopping, queue=self._queue.label)
         self._ended.set()
 
-    async def drain(self, timeout_s: float) -> None:
-        """Takes no more, lets running tasks end for a while, commits and leaves the group."""
-        self._drain_s = timeout_s
+    async def leave(self) -> None:
+        """Takes no more, commits and leaves the group, so that others go on with what waits. Running tasks go on."""
         self._stopping.set()
         self._desk.changed.set()
         await self._ended.wait()
 
     async def on_revoked(self, _: frozenset[TopicPartition]) -> None:
         """What runs may end in time to be committed; what waits is the next owner's."""
-        await self._wind_up(DRAIN_S)
+        await self._wind_up()
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
         """A fresh start from the group's commits."""
@@ -140,7 +140,7 @@ class Consumption:
             for part in (self._desk.failed, *parts):
                 if part.done():
                     part.result()
-            await self._wind_up(self._drain_s)
+            await self._wind_up()
         finally:
             for part in parts:
                 part.cancel()
@@ -148,10 +148,10 @@ class Consumption:
             self._let_go()
             await self._consumer.stop()
 
-    async def _wind_up(self, timeout_s: float) -> None:
+    async def _wind_up(self) -> None:
         self._taking = False
         self._desk.give_up_waiting()
-        await self._desk.drain(timeout_s)
+        await self._desk.drain(DRAIN_S, QUIET_S)
         await self._commit()
         self._let_go()
 

@@ -1,6 +1,7 @@
 """The tasks on this worker: entered into slots, claimed, run in batches beside the loop, reported, and closed."""
 
 import asyncio
+import math
 import time
 from asyncio import Future, Task
 from collections import defaultdict
@@ -136,10 +137,14 @@ class Desk:
             self._leave_slot(entry)
             self._forget(entry)
 
-    async def drain(self, timeout_s: float) -> None:
-        """Waits until everything under way has ended, but no longer."""
-        if self._work:
-            await asyncio.wait(self._work, timeout=timeout_s)
+    async def drain(self, timeout_s: float, quiet_s: float = math.inf) -> None:
+        """Waits until everything under way has ended, but no longer, nor when nothing has ended for `quiet_s`."""
+        over_at = self._monotonic() + timeout_s
+        while self._work and (left_s := over_at - self._monotonic()) > 0:
+            wait_s = min(left_s, quiet_s)
+            ended, _ = await asyncio.wait(self._work, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+            if not ended:
+                return
 
     async def abandon(self) -> None:
         """Stops everything under way; nothing is said about it."""

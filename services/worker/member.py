@@ -45,6 +45,7 @@ class Member:
     ) -> None:
         """`on_change` is called when the fleet should hear of it at once."""
         self.queue = queue
+        self._monotonic = around.monotonic
         self._slots = Slots(queue.slots)
         self._telemetry = Telemetry(queue, self._slots, metrics)
         self._circuit = Circuit(queue.breaker, around.monotonic)
@@ -77,8 +78,9 @@ class Member:
             await self._life.start()
             self._on_change()
             await self._consumption.run()
-        finally:
+        except BaseException:
             await self._desk.abandon()
+            raise
 
     async def watch(self) -> None:
         """A component: raises EngineLostError when the engine is ill and does not heal."""
@@ -89,8 +91,10 @@ class Member:
         await self._circuit.keep()
 
     async def drain(self, timeout_s: float) -> None:
-        """Lets running tasks end for a while and leaves the group; what still runs then is stopped."""
-        await self._consumption.drain(timeout_s)
+        """Leaves the group and lets running tasks end for a while; what still runs then is stopped."""
+        over_at = self._monotonic() + timeout_s
+        await self._consumption.leave()
+        await self._desk.drain(over_at - self._monotonic())
         await self._desk.abandon()
 
     def news(self, name: Name) -> Iterator[FleetMessage]:
