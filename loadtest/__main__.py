@@ -17,7 +17,7 @@ from loadtest.generator import Load
 from loadtest.measure import machine
 from loadtest.nemesis import clocks
 from loadtest.plane import plane
-from loadtest.scenarios import breaker, chaos, fanout, floor, flush, freeze, open_runs, outage, poison, rolling
+from loadtest.scenarios import breaker, chaos, drain, fanout, floor, flush, freeze, open_runs, outage, poison, rolling
 from schemas.durations import parse_duration_ms
 
 SCENARIOS = {
@@ -30,6 +30,7 @@ SCENARIOS = {
     "breaker": Scenario(breaker.run, config=breaker.CONFIG),
     "outage": Scenario(outage.run, config=outage.CONFIG),
     "poison": Scenario(poison.run, config=poison.CONFIG),
+    "drain": Scenario(drain.run, config=drain.CONFIG),
     "chaos": Scenario(chaos.run, chaos.REPLICAS, chaos.CONFIG, clocks.environment()),
 }
 
