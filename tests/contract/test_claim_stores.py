@@ -256,6 +256,7 @@ async def test_a_task_whose_holder_died_while_it_ran_alone_is_poison(subject: Su
     await die(subject, claim, "a", "b")
     await subject.owner("c").claim([claim])
     assert await subject.owner("c").isolate(claim)
+    assert await subject.owner("c").claim([claim]) == [ALONE]
     assert (await subject.owner("d").claim([claim]))[0].verdict is Verdict.HELD
     await subject.end_lease(claim)
     assert await subject.owner("d").claim([claim]) == [POISON]
