@@ -1,7 +1,6 @@
 """A rebalance storm: members that join a consumer group, take partitions, do nothing with them, and leave."""
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
 
 from loadtest.nemesis.fault import Evidence
@@ -10,8 +9,7 @@ from services.chassis.kafka.connection import Connection
 from services.chassis.kafka.types import ConsumerSettings, KafkaError, TopicPartition
 
 POLL_S = 0.2
-ATTEMPTS = 6
-"""Each gives up after at most half a minute."""
+BROKER_WITHIN_S, AGAIN_S = 90.0, 0.5
 TAKEN_S = 20.0
 """A rebalance waits for the slowest member, who may be frozen."""
 
@@ -48,14 +46,17 @@ async def storm(
 
 async def _joined(connection: Connection, settings: ConsumerSettings, intruder: Intruder) -> AioKafkaConsumer:
     """Tries again while there is no broker: faults overlap."""
-    for _ in range(ATTEMPTS - 1):
+    given_up_at = asyncio.get_running_loop().time() + BROKER_WITHIN_S
+    while True:
         consumer = AioKafkaConsumer(connection, settings, intruder)
-        with contextlib.suppress(KafkaError):
+        try:
             await consumer.start()
+        except KafkaError:
+            if asyncio.get_running_loop().time() > given_up_at:
+                raise
+            await asyncio.sleep(AGAIN_S)
+        else:
             return consumer
-    consumer = AioKafkaConsumer(connection, settings, intruder)
-    await consumer.start()
-    return consumer
 
 
 async def _visit(
