@@ -62,7 +62,7 @@ from services.worker.solitude import Solitude
 
 EVENTS_PARTITIONS = 2
 MAX_OPEN_RUNS = 1_000
-FLEET_EVERY_S = 3.0
+FLEET_EVERY_S = 4.0
 STATUSES_EVERY_S = 4.0
 DRAIN_S = 3.0
 
@@ -95,7 +95,7 @@ class Tempo:
             commit_interval_s=random.choice((0.5, 2.0, 5.0)),
             snapshot_records=random.choice((0, 8, 1_000)),
             snapshot_s=random.choice((1.0, 6.0)),
-            tick_s=random.choice((0.07, 0.4)),
+            tick_s=random.choice((0.1, 0.5)),
             delay_s=random.choice((0.02, 0.1, 0.6)),
             fetch_s=random.choice((0.02, 0.1, 0.3)),
         )

@@ -277,13 +277,14 @@ class InMemoryConsumer:
         # Without a sleep a busy reader would starve the loop.
         faults = self._broker.faults
         await self._broker.sleep(faults.random.uniform(0, faults.fetch_s) if faults and max_records else 0)
-        if records := self._take(partitions, max_records):
+        if (records := self._take(partitions, max_records)) or timeout_s <= 0:
             return records
         limit = asyncio.ensure_future(self._broker.sleep(timeout_s))
+        limit.add_done_callback(lambda _: self.wake())
         try:
             while not (records := self._take(partitions, max_records)) and not limit.done():
                 self._waiter = asyncio.get_running_loop().create_future()
-                await asyncio.wait({limit, self._waiter}, return_when=asyncio.FIRST_COMPLETED)
+                await self._waiter
         finally:
             limit.cancel()
         return records
