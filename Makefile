@@ -5,7 +5,7 @@ BIN := .venv/bin
 UV := 0.13.9
 INSTALLED := .venv/installed
 
-.PHONY: install demo test check up bench clean
+.PHONY: install demo test simulate check up bench clean
 .DELETE_ON_ERROR:
 
 install: $(INSTALLED) ## the virtual environment, with real small models
@@ -22,6 +22,9 @@ demo: install ## real questions on a real Kafka with real models, then stops eve
 
 test: install ## the whole suite that needs no GPU
 	$(BIN)/python -m pytest
+
+simulate: install ## thousands of planes in virtual time, and what befalls them
+	$(BIN)/python -m tests.simulation --seeds 3000 --jobs 2
 
 up: install ## the embedded plane, until Ctrl-C
 	$(BIN)/headway up
