@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.__main__ import first_caught, run_seed
 from tests.simulation.bugs import BUGS
+from tests.simulation.seeds import first_caught, run_seed
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 300
@@ -30,7 +30,7 @@ def test_a_bug_is_found(bug: str) -> None:
 
 def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
     here = run_seed(7).digest
-    code = "from tests.simulation.__main__ import run_seed; print(run_seed(7).digest)"
+    code = "from tests.simulation.seeds import run_seed; print(run_seed(7).digest)"
     for hash_seed in ("1", "2"):
         there = subprocess.run(
             [sys.executable, "-c", code],
