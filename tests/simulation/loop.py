@@ -112,19 +112,24 @@ class SimulatedLoop:
         asyncio.events._set_running_loop(cast(Any, self))
         try:
             task = self.create_task(future)
+            self._moment()
             while not task.done():
+                self._pass_time()
                 self._moment()
             return task.result()
         finally:
             asyncio.events._set_running_loop(None)
 
     def _moment(self) -> None:
-        """Everything that can run now, and then the time passes."""
+        """Everything that can run now."""
         turns = 0
         while self._running:
             turns += self._turn()
             if turns > MAX_AT_ONE_MOMENT:
                 raise LivelockError(f"no time passes after {self._now:.3f} s; running: {self._running}")
+
+    def _pass_time(self) -> None:
+        """Until the next timer."""
         assert self._timers, "nothing will ever happen"
         self._now = max(self._now, self._timers[0][0])
         while self._timers and self._timers[0][0] <= self._now:
