@@ -25,6 +25,8 @@ HISTORY, STRIKES = "chaos/history.jsonl", "chaos/strikes.jsonl"
 """In the home."""
 SHARE = 0.9
 """Of the load's time, in which faults begin: those that touch requests need some to come."""
+HEALING_S = 600.0
+"""Past twice the load's time: a plane whose broker is gone for good would never acknowledge anything."""
 SETTLE_S = 100.0
 """After the last fault: the longest deadline, its 15 s, and the way through the queues."""
 QUIET_S = 3.0
@@ -57,7 +59,7 @@ async def ordeal(
         campaign = Campaign(KINDS, field, plan.seed, say)
         duration_s = SHARE * plan.requests / plan.rate_per_s
         weights = {name: KINDS[name].weight for name in KINDS if name in kinds}
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.timeout(2 * duration_s + HEALING_S), asyncio.TaskGroup() as group:
             group.create_task(clients.run())
             group.create_task(campaign.run(schedule(faults, plan.seed, duration_s, weights, HEAVY)))
     history.close()
