@@ -14,7 +14,7 @@ from pydantic_core import from_json, to_json
 
 from schemas.base import StepStatus
 from schemas.events import RunFinished, StepCompleted
-from schemas.topics import RESPONSES, USAGE
+from schemas.topics import EVENTS, RESPONSES, USAGE
 from services.aggregator import actions, handlers, snapshots
 from services.aggregator.domain import fold as folding
 from services.aggregator.domain import memory
@@ -22,6 +22,7 @@ from services.chassis.kafka import stream, watermark
 from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.types import Outgoing
 from services.worker import desk
+from services.worker import handlers as worker_handlers
 from tests.simulation.world import EPOCH_MS
 
 Patches = Mapping[tuple[Any, str], Any]
@@ -184,6 +185,41 @@ def publish_the_last_outcome() -> Patches:
     return {(folding, "_on_run_finished"): on_unknown}
 
 
+def never_close_again() -> Patches:
+    """A run whose owner died before it wrote the outcome is not closed by the next one."""
+    return {(folding, "_on_closing"): lambda partition, _run, _outcome, _now: (partition, ())}
+
+
+def mark_done_before_the_result() -> Patches:
+    """A worker passes a task on when its result is on its way."""
+
+    async def publish(self: Any, found: Any) -> None:
+        for report in found:
+            await self._around.producer.send(run_record(EVENTS, report.event))
+        await self._around.claims.finish([self._done(report.attempt) for report in found])
+
+    return {(worker_handlers.TaskHandler, "publish"): publish}
+
+
+def restore_no_timers() -> Patches:
+    """A new owner has the state, and forgets when its runs are due."""
+    return {(handlers.Owned, "__post_init__"): lambda _self: None}
+
+
+def restore_no_memory() -> Patches:
+    """A snapshot holds open runs, and not those that are over."""
+
+    async def forgetful(self: Any, partition: int, ref: Any) -> Any:
+        version = await load(self, partition, ref)
+        if version is None:
+            return None
+        finished = memory.Memory[str](version.state.finished.window_ms)
+        return version._replace(state=replace(version.state, finished=finished))
+
+    load = snapshots.Snapshots.load
+    return {(snapshots.Snapshots, "load"): forgetful}
+
+
 BUGS: Mapping[str, Callable[[], Patches]] = {
     bug.__name__: bug
     for bug in (
@@ -200,6 +236,10 @@ BUGS: Mapping[str, Callable[[], Patches]] = {
         charge_every_event,
         pass_a_task_before_its_result,
         publish_the_last_outcome,
+        never_close_again,
+        mark_done_before_the_result,
+        restore_no_timers,
+        restore_no_memory,
     )
 }
 

@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[2]
 SEEDS = 300
 CHUNK = 50
 ALL_FAULTS = 13
+SHOWN_BY = {"count_instead_of_a_set": 34, "never_close_again": 82, "restore_no_timers": 33}
+"""Where the search for what few seeds show begins, to save its time. `--bugs` says which seeds they are now."""
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, CHUNK))
@@ -25,7 +27,8 @@ def test_whatever_befalls_the_plane_every_promise_holds(first: int) -> None:
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_is_found(bug: str) -> None:
-    assert first_caught(bug, range(1, SEEDS + 1)) is not None
+    first = SHOWN_BY.get(bug, 1)
+    assert first_caught(bug, range(first, first + SEEDS)) is not None
 
 
 def test_the_same_seed_gives_the_same_bytes_in_every_process() -> None:
