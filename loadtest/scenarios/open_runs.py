@@ -90,6 +90,7 @@ async def _take_over(context: Context, parts: Parts, producer: AioKafkaProducer)
         finally:
             probing.cancel()
             await asyncio.gather(probing, return_exceptions=True)
+        await parts.living(victim)  # to be counted again
         return TakeOver(killed_ms, assigned_ms, decisions.acting(assigned_ms))
 
 
