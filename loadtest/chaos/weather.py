@@ -36,10 +36,17 @@ class Weather:
         self._touched: defaultdict[Mood, list[list[str]]] = defaultdict(list)
 
     def moods(self, number: int) -> list[Mood]:
-        """Those for request `number`. Moods that script a request take turns, for it can follow only one."""
+        """Those for request `number`.
+
+        Moods that script a request take turns, for it can follow only one; and with the others, which would not show
+        in a request that fails by its script.
+        """
         scripts = [mood for mood in Mood if self._touched[mood] and mood in SCRIPTS]
         others = [mood for mood in Mood if self._touched[mood] and mood not in SCRIPTS]
-        return [*others, scripts[number % len(scripts)]] if scripts else others
+        if not scripts or (others and number % 2 == 0):
+            return others
+        turn = number // 2 if others else number
+        return [scripts[turn % len(scripts)]]
 
     def touch(self, mood: Mood, request_id: str) -> None:
         """This request was made as the mood asks. Nothing happens if it is no longer in force."""

@@ -39,12 +39,29 @@ def test_a_contradiction_has_the_id_and_another_input() -> None:
 
 def test_moods_that_script_a_request_take_turns() -> None:
     weather = Weather()
-    with weather.of(Mood.ENGINE_FAILING) as failing, weather.of(Mood.LARGE) as large, weather.of(Mood.REPEATED):
-        for number in range(4):
-            for mood in weather.moods(number):
-                weather.touch(mood, str(number))
+    with weather.of(Mood.ENGINE_FAILING) as failing, weather.of(Mood.LARGE) as large:
+        make_requests(weather, 4)
         assert (failing, large) == (["0", "2"], ["1", "3"])
     assert weather.moods(0) == []
+
+
+def test_moods_that_would_not_show_in_a_scripted_request_take_turns_with_scripts() -> None:
+    weather = Weather()
+    with (
+        weather.of(Mood.LARGE) as large,
+        weather.of(Mood.ENGINE_FAILING) as failing,
+        weather.of(Mood.REPEATED) as repeated,
+        weather.of(Mood.CANCELLED_AFTER) as cancelled,
+    ):
+        make_requests(weather, 4)
+    assert repeated == cancelled == ["0", "2"]
+    assert (failing, large) == (["1"], ["3"])
+
+
+def make_requests(weather: Weather, count: int) -> None:
+    for number in range(count):
+        for mood in weather.moods(number):
+            weather.touch(mood, str(number))
 
 
 def test_an_engine_that_is_told_to_fail_fails_the_run() -> None:
