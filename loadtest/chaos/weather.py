@@ -65,8 +65,8 @@ class Weather:
 
 
 async def hold(weather: Weather, mood: Mood, for_s: float) -> Evidence:
-    """A mood for a while, and until it has touched a request; the log must show it for one of them."""
+    """A mood for a while from the first request it touches on; the log must show it for one of them."""
     with weather.of(mood) as touched:
-        await asyncio.sleep(for_s)
         await until(lambda: bool(touched), TOUCHED_WITHIN_S)
+        await asyncio.sleep(for_s)
     return Evidence(expected=tuple(f"{mood} {request_id}" for request_id in touched))
