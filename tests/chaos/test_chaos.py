@@ -1,6 +1,6 @@
 """A small chaos run: some hundred requests while everything that can fail does, judged by the history checker.
 
-The whole one, with a broker that dies and freezes, is `python -m loadtest chaos --requests 20000 --faults 300 --seed 7`.
+The whole one, with broker faults, is `python -m loadtest chaos --requests 20000 --faults 300 --seed 7`.
 """
 
 from pathlib import Path
