@@ -18,7 +18,7 @@ from services.chassis.app import App, run_service
 from services.chassis.blobs import FolderBlobStore, Outputs
 from services.chassis.fleet import FleetPublisher
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
-from services.chassis.kafka.connection import Connection
+from services.chassis.kafka.connection import PATIENCE_S, Connection
 from services.chassis.kafka.stream import Stream
 from services.chassis.kafka.types import ConsumerSettings
 from services.chassis.redis import connect
@@ -33,7 +33,7 @@ def main(config: Path | None = None) -> int:
 
 async def serve(app: App[AggregatorSettings]) -> None:
     """Builds the parts, runs them, and drains them when asked to stop."""
-    connection = Connection.of(app.kafka, app.instance)
+    connection = Connection.of(app.kafka, app.instance, PATIENCE_S)
     async with AsyncExitStack() as stack:
         producer = AioKafkaProducer(connection)
         await producer.start()

@@ -11,7 +11,7 @@ from services.chassis.app import App, run_service
 from services.chassis.config.revisions import QueueFollower
 from services.chassis.fleet import FleetPublisher
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
-from services.chassis.kafka.connection import Connection
+from services.chassis.kafka.connection import PATIENCE_S, Connection
 from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.types import ConsumerSettings
 from services.host.adapters.child_process import ChildLauncher
@@ -33,7 +33,7 @@ async def serve(app: App[HostSettings]) -> None:
     workers = Workers(launcher, app.metrics, app.settings.model_classes)
     app.readiness.add("workers", workers.why_not_ready)
     app.exposition = lambda: _all_metrics(app, workers)
-    connection = Connection.of(app.kafka, app.instance)
+    connection = Connection.of(app.kafka, app.instance, PATIENCE_S)
     async with AsyncExitStack() as stack:
         producer = AioKafkaProducer(connection)
         await producer.start()

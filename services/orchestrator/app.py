@@ -21,7 +21,7 @@ from services.chassis.blobs import FolderBlobStore, Outputs
 from services.chassis.config.topic import ConfigFollower
 from services.chassis.fleet import FleetPublisher, FleetView
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
-from services.chassis.kafka.connection import Connection
+from services.chassis.kafka.connection import PATIENCE_S, Connection
 from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.stream import BatchHandler, Stream
 from services.chassis.kafka.types import ConsumerSettings, Producer
@@ -45,7 +45,7 @@ def main(config: Path | None = None) -> int:
 
 async def serve(app: App[OrchestratorSettings]) -> None:
     """Builds the parts, runs them, and drains them when asked to stop."""
-    connection = Connection.of(app.kafka, app.instance)
+    connection = Connection.of(app.kafka, app.instance, PATIENCE_S)
     async with AsyncExitStack() as stack:
         producer = AioKafkaProducer(connection)
         await producer.start()

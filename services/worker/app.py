@@ -13,7 +13,7 @@ from services.chassis.blobs import FolderBlobStore, Outputs
 from services.chassis.config.revisions import QueueFollower
 from services.chassis.fleet import FleetPublisher
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
-from services.chassis.kafka.connection import Connection
+from services.chassis.kafka.connection import PATIENCE_S, Connection
 from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.types import ConsumerSettings, RebalanceListener
 from services.chassis.redis import connect
@@ -40,7 +40,7 @@ def main(labels: Sequence[str], config: Path | None = None) -> int:
 
 async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
     """Builds the parts, runs them, and drains when asked to stop."""
-    connection = Connection.of(app.kafka, app.instance)
+    connection = Connection.of(app.kafka, app.instance, PATIENCE_S)
     async with AsyncExitStack() as stack:
         producer = AioKafkaProducer(connection)
         await producer.start()

@@ -10,8 +10,9 @@ from services.chassis.logging import log
 from services.worker.coalescer import Coalescer
 from services.worker.domain.ports import Answer, Claim, ClaimStore, ClaimsUnavailable, Done, Verdict
 
-CALL_TIMEOUT_S = 0.3
-"""What a store that stopped answering may cost the tasks that find out; later ones do not ask."""
+CALL_TIMEOUT_S = 1.0
+"""What a store that stopped answering may cost the tasks that find out; later ones do not ask. With less, a worker
+that stands still for a moment, as when several start on few cores, takes its own delay for the store's."""
 TICK_S = 0.25
 RENEW_AFTER_S = 0.7
 """Often enough that a run that is over is noticed within a second even when its announcement was lost."""

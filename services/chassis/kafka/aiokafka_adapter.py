@@ -99,6 +99,7 @@ class AioKafkaConsumer:
 
     async def start(self) -> None:
         """Joins the group. Raises KafkaError after 30 s without a broker, a topic or an assignment."""
+        await self._connection.until_reachable()
         self._client = self._connect()
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
@@ -310,7 +311,8 @@ class AioKafkaProducer:
         return self._dead
 
     async def start(self) -> None:
-        """Raises KafkaError when no broker answers within 30 s."""
+        """Raises KafkaError when no broker answers within 30 s, or at once if none is there and nobody is patient."""
+        await self._connection.until_reachable()
         self._client = AIOKafkaProducer(
             **self._connection.client_settings(),
             acks="all",

@@ -1,5 +1,6 @@
 """How to reach the broker, and the prefixes that let several planes share one."""
 
+import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,11 @@ from typing import Any
 from aiokafka.helpers import create_ssl_context
 
 from services.chassis.settings import KafkaSettings
+
+ASK_AGAIN_S = 0.25
+PATIENCE_S = 25.0
+"""Of a service. One that ends at once is started again after ever longer pauses, and would still be away for seconds
+when the broker has come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +29,12 @@ class Connection:
     topic_prefix: str = ""
     group_prefix: str = ""
     client_id: str = "headway"
+    patience_s: float = 0.0
+    """How long a client that starts waits for a broker that is not there."""
 
     @classmethod
-    def of(cls, settings: KafkaSettings, client_id: str) -> "Connection":
-        """From the settings of a service."""
+    def of(cls, settings: KafkaSettings, client_id: str, patience_s: float = 0.0) -> "Connection":
+        """From the settings of a process."""
         password = settings.sasl_password
         return cls(
             bootstrap_servers=settings.bootstrap_servers,
@@ -38,7 +46,27 @@ class Connection:
             topic_prefix=settings.topic_prefix,
             group_prefix=settings.group_prefix,
             client_id=client_id,
+            patience_s=patience_s,
         )
+
+    async def until_reachable(self) -> None:
+        """Returns when some broker takes a connection, or patience ends: then the client's own error says it best."""
+        loop = asyncio.get_running_loop()
+        over_at = loop.time() + self.patience_s
+        while loop.time() < over_at and not await self._is_reachable(over_at - loop.time()):  # noqa: ASYNC110
+            await asyncio.sleep(ASK_AGAIN_S)
+
+    async def _is_reachable(self, timeout_s: float) -> bool:
+        for server in self.bootstrap_servers.split(","):
+            host, _, port = server.strip().rpartition(":")
+            try:
+                async with asyncio.timeout(timeout_s):
+                    _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            except (OSError, ValueError, TimeoutError):
+                continue
+            writer.close()
+            return True
+        return False
 
     def topic(self, name: str) -> str:
         """The broker's name of a logical topic."""

@@ -20,10 +20,10 @@ from schemas.models import BreakerRules
 from services.worker.domain.engine import DeadlineExceeded, EngineFailed, EngineUnavailable, Outcome, Result
 from services.worker.domain.usual_times import UsualTimes
 
-TICK_S = 0.25
+TICK_S = 0.05
 """How often `pass_time` is called: later, and the process itself was late, or stood still."""
-STANDSTILL_S = 2 * TICK_S
-FADING = 0.9
+STANDSTILL_S = 0.5
+FADING = 0.98
 """How much of a delay of its own the process still allows for at the next tick: it is seldom late just once."""
 SLOW_FACTOR = 5.0
 MIN_SLOW_S = 0.1
@@ -108,7 +108,9 @@ class Breaker:
         if elapsed_s >= STANDSTILL_S:
             self._stood_still_s += elapsed_s  # and what ended then cannot be judged
         else:
-            self._late_s = max(elapsed_s - TICK_S, FADING * self._late_s, 0.0)
+            late_s = max(0.0, elapsed_s - TICK_S)
+            self._stood_still_s += late_s
+            self._late_s = max(late_s, FADING * self._late_s)
             for trial, tally, ended_s in ended:
                 self._judge(trial, tally, ended_s)
         while self._judged and now_s - self._judged[0][0] > self._rules.window / 1_000:

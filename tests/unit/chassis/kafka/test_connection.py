@@ -1,8 +1,12 @@
 """How settings become a client's arguments."""
 
+import asyncio
+
 import pytest
 from pydantic import SecretStr
 
+from headway.plane.ports import free_ports
+from services.chassis.kafka import connection as module
 from services.chassis.kafka.connection import Connection
 from services.chassis.settings import KafkaSettings
 
@@ -33,3 +37,21 @@ def test_tls_checks_the_brokers_name(protocol: str) -> None:
 
 def test_a_password_is_in_no_representation() -> None:
     assert "hunter2" not in repr(Connection("a:9092", sasl_password="hunter2"))
+
+
+async def test_a_patient_client_waits_for_a_broker_that_is_not_there_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_ports(1)[0]
+    monkeypatch.setattr(module, "ASK_AGAIN_S", 0.0)
+    waiting = asyncio.create_task(Connection(f"127.0.0.1:1,127.0.0.1:{port}", patience_s=30.0).until_reachable())
+    done, _ = await asyncio.wait([waiting], timeout=0.2)
+    assert not done
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port):
+        await asyncio.wait_for(waiting, 10)
+
+
+async def test_an_impatient_one_does_not_even_ask() -> None:
+    await asyncio.wait_for(Connection("nowhere.invalid:1").until_reachable(), 1)
+
+
+async def test_patience_ends() -> None:
+    await asyncio.wait_for(Connection(f"127.0.0.1:{free_ports(1)[0]}", patience_s=0.3).until_reachable(), 10)
