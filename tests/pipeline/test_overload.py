@@ -115,11 +115,11 @@ class Plane:
         return {response.request_id: response for response in found}
 
     async def until(self, true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not true():
                 for task in self.tasks:
                     assert not task.done(), task
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(0.02)
 
 
 @asynccontextmanager
