@@ -21,7 +21,7 @@ demo: install ## real questions on a real Kafka with real models, then stops eve
 	$(BIN)/headway demo
 
 test: install ## the whole suite that needs no GPU
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 simulate: install ## thousands of planes in virtual time, and what befalls them
 	$(BIN)/python -m tests.simulation --seeds 3000 --jobs 2

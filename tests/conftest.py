@@ -31,6 +31,19 @@ settings.register_profile(
 settings.load_profile("quick")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two processes share the tests. What starts whole planes stays in one, so that they come one after another, and
+    what shares the broker, the store or the models in one as well; most of the first is waiting, and leaves a core.
+    """
+    for item in items:
+        asked = set(getattr(item, "fixturenames", ()))
+        if item.get_closest_marker("plane"):
+            item.add_marker(pytest.mark.xdist_group("planes"))
+        elif asked & {"kafka_bootstrap", "redis_url", "pipelines"} or item.get_closest_marker("models"):
+            item.add_marker(pytest.mark.xdist_group("servers"))
+
+
 @pytest.fixture(scope="session")
 async def kafka_bootstrap() -> AsyncIterator[str]:
     """host:port of the broker."""
