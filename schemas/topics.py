@@ -77,7 +77,7 @@ def _ingress(name: str) -> Topic:
         name,
         "InferenceRequest",
         "any",
-        producers=("clients", "gateway"),
+        producers=("clients", "gateway", "cli"),
         consumers=("orchestrator",),
         dead_letters=True,
     )
@@ -113,16 +113,16 @@ LOOP_TOPICS = (
     ),
     Topic(
         FLEET, "FleetStatus", "instance", partitions=1, retention_ms=HOUR_MS,
-        producers=("orchestrator", "aggregator", "worker", "host"), consumers=("orchestrator", "host", "cli"),
+        producers=("orchestrator", "aggregator", "worker", "host"), consumers=("orchestrator", "cli"),
     ),
 )  # fmt: skip
 
 
 def dead_letter_topic(topic: Topic) -> Topic:
-    """The dead-letter topic of a topic: the original bytes fit, with headers."""
+    """The dead-letter topic of a topic: the original bytes fit, with headers; the cli notes what it replayed."""
     return Topic(
         topic.dead_letter_topic, "the original bytes", "original key", partitions=3,
-        max_record_bytes=MAX_DEAD_LETTER_BYTES, producers=topic.consumers, consumers=("operators",),
+        max_record_bytes=MAX_DEAD_LETTER_BYTES, producers=(*topic.consumers, "cli"), consumers=("operators", "cli"),
     )  # fmt: skip
 
 

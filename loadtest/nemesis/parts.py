@@ -52,10 +52,6 @@ class Parts:
         host = self.endpoints().pids.get("host", 0)
         return [pid for pid in sorted(children(host)) if is_alive(pid) and _is_worker(argv(pid), label)]
 
-    def worker_labels(self) -> list[str]:
-        """The queues that have a worker now."""
-        return sorted({argv(pid)[-1] for pid in self.workers()})
-
 
 def _is_worker(command: list[str], label: str | None) -> bool:
     return "--model-class" in command and label in (None, command[-1])

@@ -23,8 +23,6 @@ from services.chassis.kafka.stream import Stream
 from services.chassis.kafka.types import ConsumerSettings
 from services.chassis.redis import connect
 
-LOOK_S = 0.05
-
 
 def main(config: Path | None = None) -> int:
     """Runs the aggregator to its end; the exit code."""
