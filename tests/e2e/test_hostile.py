@@ -11,6 +11,7 @@ from aiokafka.structs import ConsumerRecord
 from headway.client import HeadwayClient
 from schemas.base import RunStatus
 from tests.e2e.planes import RunningPlane
+from tests.headers import NotText
 
 pytestmark = [pytest.mark.kafka, pytest.mark.plane]
 
@@ -77,13 +78,6 @@ async def test_what_cannot_be_answered_is_dead_lettered_unchanged_and_told(plane
     assert why in told["x-error-msg"].decode()
     assert told["x-orig-topic"] == b"inference-requests"
     assert "authorization" not in told
-
-
-class NotText(str):
-    """A header's name that is not UTF-8: other clients send what they like."""
-
-    def encode(self, *_: object) -> bytes:
-        return b"\xff\xfe"
 
 
 async def publish_unreadable(plane: RunningPlane, partition: int) -> None:

@@ -18,6 +18,7 @@ from services.chassis.kafka.connection import Connection
 from services.chassis.kafka.stream import Stream
 from services.chassis.kafka.types import ConsumerSettings, Outgoing, Record
 from tests.contract.kafka.conftest import DEADLINE_S, Journal, collect
+from tests.headers import NotText
 
 pytestmark = pytest.mark.kafka
 
@@ -26,13 +27,6 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 POISON = b"poison"
 PADDING = b"x" * 60
 """Enough to be compressed at all."""
-
-
-class NotText(str):
-    """A header's name that is not UTF-8."""
-
-    def encode(self, *_: object) -> bytes:
-        return b"\xff\xfe"
 
 
 @dataclass

@@ -17,6 +17,7 @@ from aiokafka.record.util import calc_crc32c, decode_varint_py
 
 from services.chassis.kafka import unreadable
 from services.chassis.kafka.unreadable import Batches, ReadableRecords
+from tests.headers import NotText
 
 unreadable.install()
 
@@ -28,13 +29,6 @@ PADDING = b"x" * 60
 """Enough to be compressed at all."""
 UNREADABLE = "x-unreadable"
 _numbers = count()
-
-
-class NotText(str):
-    """A header's name that is not UTF-8."""
-
-    def encode(self, *_: object) -> bytes:
-        return b"\xff\xfe"
 
 
 def batch(base: int, names: list[str], codec: int = 0) -> bytearray:
