@@ -41,12 +41,12 @@ told = Console(stderr=True)
 def main(
     scenario: Annotated[str, typer.Argument(help=f"One of: {', '.join(SCENARIOS)}.")],
     rate: Annotated[float | None, typer.Option(min=0.1, max=100_000, help="Arrivals a second (open loop).")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, max=10_000, help="Callers (closed loop).")] = 1,
-    duration: Annotated[str, typer.Option(help="How long, like 20s.")] = "20s",
-    seed: Annotated[int, typer.Option(help="Of the arrivals.")] = 0,
+    concurrency: Annotated[int, typer.Option(min=1, max=10_000, help="Callers of floor and fanout.")] = 1,
+    duration: Annotated[str, typer.Option(help="How long floor and fanout last, like 20s.")] = "20s",
+    seed: Annotated[int, typer.Option(help="Of the arrivals and faults.")] = 0,
     home: Annotated[Path | None, typer.Option(help="Home of a plane that is up; else one is started.")] = None,
-    requests: Annotated[int | None, typer.Option(min=1, help="How many, where a scenario counts them.")] = None,
-    faults: Annotated[int | None, typer.Option(min=0, help="How many, where a scenario makes some.")] = None,
+    requests: Annotated[int | None, typer.Option(min=1, help="How many chaos makes; default 20000.")] = None,
+    faults: Annotated[int | None, typer.Option(min=0, help="How many chaos makes; default 300.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the figures.")] = None,
 ) -> None:
     """Example: python -m loadtest fanout --concurrency 64 --duration 20s --json out.json"""
