@@ -53,7 +53,9 @@ class Connection:
         """Returns when some broker takes a connection, or patience ends: then the client's own error says it best."""
         loop = asyncio.get_running_loop()
         over_at = loop.time() + self.patience_s
-        while loop.time() < over_at and not await self._is_reachable(over_at - loop.time()):  # noqa: ASYNC110
+        while loop.time() < over_at:
+            if await self._is_reachable(over_at - loop.time()):
+                return
             await asyncio.sleep(ASK_AGAIN_S)
 
     async def _is_reachable(self, timeout_s: float) -> bool:
