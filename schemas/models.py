@@ -150,7 +150,8 @@ class Batch(Written):
 class BreakerRules(Written):
     """When a worker's circuit breaker opens, and how it closes again."""
 
-    error_rate: float = Field(default=0.5, gt=0, le=1, description="Share of failed or slow calls that opens it.")
+    error_rate: float = Field(default=0.5, gt=0, le=1, description="Share of failed calls that opens it.")
+    slow_rate: float = Field(default=0.8, gt=0, le=1, description="Share of failed or slow calls that opens it.")
     min_calls: int = Field(default=5, ge=1, le=100_000, description="Fewer calls within the window open nothing.")
     window: Duration = 4_000
     slow_call: Duration | None = Field(default=None, description="Unset: five times the usual time of a call.")

@@ -1,8 +1,8 @@
 """Whether an engine may be called: a circuit breaker over one queue's calls on one worker. Pure.
 
-Closed, calls pass and are judged: bad when the engine failed them, or took several times as long as usual. Open, none
-passes, until the engine has answered a health check. Half-open, a few pass to probe it: all good, and it closes; one
-bad, and it opens again.
+Closed, calls pass and are judged: good, failed by the engine, or slow, when they took several times as long as usual.
+Open, none passes, until the engine has answered a health check. Half-open, a few pass to probe it: all good, and it
+closes; one bad, and it opens again.
 
 Calls are judged when time passes (`pass_time`), and not when they end: only then is it known how long this process
 itself stood still, which is no fault of the engine. A call that is still under way is slow as soon as it is late: one
@@ -53,6 +53,20 @@ class Tally(NamedTuple):
         return cls(good, bad, timed_out)
 
 
+class Verdict(NamedTuple):
+    """How many tasks were judged how."""
+
+    good: int = 0
+    failed: int = 0
+    slow: int = 0
+
+    def plus(self, other: "Verdict") -> "Verdict":
+        return Verdict(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+    def less(self, other: "Verdict") -> "Verdict":
+        return Verdict(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial:
     """A call to the engine under way."""
@@ -74,9 +88,9 @@ class Breaker:
         """Those begun in this state: older ones tell of another time."""
         self._ended: list[tuple[Trial, Tally, float]] = []
         """Not judged yet."""
-        self._judged: deque[tuple[float, int, int]] = deque()
-        """(when, good, bad) within the window; good and bad sum them up."""
-        self._good = self._bad = 0
+        self._judged: deque[tuple[float, Verdict]] = deque()
+        """When, and how, within the window."""
+        self._sum = Verdict()
         self._ill_since_s = now_s
         self._passed_s = now_s
         self._late_s = 0.0
@@ -86,7 +100,7 @@ class Breaker:
         """How many of so many tasks may begin now."""
         if self.state is CircuitState.HALF_OPEN:
             probing = sum(trial.tasks for trial in self._under_way) + sum(trial.tasks for trial, *_ in self._ended)
-            return max(0, min(wanted, self._rules.probes - self._good - probing))
+            return max(0, min(wanted, self._rules.probes - self._sum.good - probing))
         return wanted if self.state is CircuitState.CLOSED else 0
 
     def begin(self, tasks: int, now_s: float) -> Trial:
@@ -114,8 +128,7 @@ class Breaker:
             for trial, tally, ended_s in ended:
                 self._judge(trial, tally, ended_s)
         while self._judged and now_s - self._judged[0][0] > self._rules.window / 1_000:
-            _, good, bad = self._judged.popleft()
-            self._good, self._bad = self._good - good, self._bad - bad
+            self._sum = self._sum.less(self._judged.popleft()[1])
         if self.state is CircuitState.CLOSED and self._fails(now_s):
             self.trip(now_s)
         elif self.state is CircuitState.HALF_OPEN:
@@ -139,35 +152,44 @@ class Breaker:
         self._under_way.clear()
         self._ended.clear()
         self._judged.clear()
-        self._good = self._bad = 0
+        self._sum = Verdict()
 
     def _judge(self, trial: Trial, tally: Tally, ended_s: float) -> None:
-        good, bad = tally.good, tally.bad
         took_s = self._lasted_s(trial, ended_s)
         if took_s > self._slow_s(trial):
-            good, bad = 0, sum(tally)
-        elif good and self.state is CircuitState.CLOSED:
-            self._usual.learn(trial.tasks, took_s, ended_s)
-        self._good, self._bad = self._good + good, self._bad + bad
+            verdict = Verdict(failed=tally.bad + tally.timed_out, slow=tally.good)
+        else:
+            verdict = Verdict(good=tally.good, failed=tally.bad)
+            if tally.good and self.state is CircuitState.CLOSED:
+                self._usual.learn(trial.tasks, took_s, ended_s)
+        self._sum = self._sum.plus(verdict)
         # A probe counts until the breaker has made up its mind, however long that takes.
-        self._judged.append((ended_s if self.state is CircuitState.CLOSED else math.inf, good, bad))
+        self._judged.append((ended_s if self.state is CircuitState.CLOSED else math.inf, verdict))
 
     def _fails(self, now_s: float) -> bool:
-        """Whether enough calls are bad. One under way for twice the time counts as two, when enough is asked."""
+        """Whether too many calls fail, or nearly all are slow: some calls are meant to take longer than most.
+
+        One under way for twice the time counts as two, when enough is asked.
+        """
         late = weight = 0
         for trial in self._under_way:
             times = int(self._lasted_s(trial, now_s) / self._slow_s(trial))
             late += trial.tasks if times else 0
             weight += trial.tasks * times
-        judged = self._good + self._bad
+        judged = sum(self._sum)
         if judged + weight < self._rules.min_calls:
             return False
-        return self._bad + late >= self._rules.error_rate * (judged + late)
+        failed, calls = self._sum.failed, judged + late
+        return (
+            failed >= self._rules.error_rate * calls
+            or failed + self._sum.slow + late >= self._rules.slow_rate * calls
+        )
 
     def _conclude(self, now_s: float) -> None:
-        if self._bad or any(self._lasted_s(trial, now_s) > self._slow_s(trial) for trial in self._under_way):
+        late = any(self._lasted_s(trial, now_s) > self._slow_s(trial) for trial in self._under_way)
+        if late or self._sum.failed or self._sum.slow:
             self.trip(now_s)
-        elif self._good >= self._rules.probes:
+        elif self._sum.good >= self._rules.probes:
             self._become(CircuitState.CLOSED)
 
     def _lasted_s(self, trial: Trial, until_s: float) -> float:

@@ -122,6 +122,22 @@ def test_one_call_that_hangs_among_many_good_ones_opens_nothing() -> None:
     assert bench.breaker.state is CLOSED
 
 
+def test_calls_of_very_different_lengths_open_nothing_while_some_are_quick() -> None:
+    """More than half of what is seen is meant to take long, as some functions of a class may be."""
+    bench = Bench()
+    bench.load(20, took_s=0.01)
+    for _ in range(10):
+        long = [bench.breaker.begin(1, bench.now) for _ in range(5)]
+        for _ in range(8):
+            bench.probe(GOOD, took_s=0.01)
+            for _ in range(int(0.95 / TICK_S)):
+                bench.pass_time()
+        for trial in long:
+            bench.breaker.end(trial, GOOD, bench.now)
+        bench.pass_time()
+    assert bench.breaker.state is CLOSED
+
+
 def test_a_tenth_of_failures_opens_nothing() -> None:
     bench = Bench()
     for number in range(1_000):
