@@ -17,6 +17,7 @@ from services.aggregator.domain.snapshot import SnapshotRef
 from services.aggregator.domain.state import Partition
 from services.aggregator.domain.timers import Timers
 from services.aggregator.snapshots import Snapshots, Trail, Version
+from services.chassis.blobs import BlobUnavailableError
 from services.chassis.clock import LogClock
 from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.types import Commit, Consumer, Outgoing, Producer, Record, TopicPartition
@@ -107,19 +108,24 @@ class Join:
         )
 
     async def _resume(self, partition: int, commit: Commit, begin: int, end: int) -> Owned:
-        limit = min(commit.offset, end)
-        named = SnapshotRef.named_by(commit.metadata)
-        if named is not None and named.as_of > limit:
-            named = None  # of a log that was there before this one
+        acted = min(commit.offset, end)  # beyond the end only after the log has lost its own
         start = Version(begin, Partition.empty(self._window_ms))
         for version in self._left.get(partition, ()):
-            if start.offset < version.offset <= limit:
+            if start.offset < version.offset <= acted:
                 start = version
+        named = SnapshotRef.named_by(commit.metadata)
+        if named is not None and named.as_of > acted:
+            named = None
         if named is not None and named.as_of > start.offset:
-            start = await self._snapshots.load(partition, named) or start
+            try:
+                loaded = await self._snapshots.load(partition, named)
+            except BlobUnavailableError as error:
+                log.warning("snapshot_not_loaded", partition=partition, as_of=named.as_of, exc_info=error)
+            else:
+                start, named = (start, None) if loaded is None else (loaded, named)
         # A snapshot from before the earliest retained record still knows of runs that somebody waits for.
         position = max(start.offset, begin)
-        return Owned(start.state, position, commit.offset, end, self._snapshots.trail(named))
+        return Owned(start.state, position, acted, end, self._snapshots.trail(named))
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Stops acting on them: the log has another owner."""

@@ -24,6 +24,9 @@ from services.chassis.logging import log
 EVERY_S = 30.0
 MAX_SHARE = 0.2
 """How much of the time may go into writing, when states are so large that this matters."""
+LOAD_TIMEOUT_S = 3.0
+"""For all partitions together: no heartbeat is sent before they are loaded, and the first one comes 1.5 s later, of a
+session of 6 s."""
 SLICE = 64
 PAUSE_S = 0.002
 """After each slice of entries, which takes as long: the fold goes on meanwhile."""
@@ -57,7 +60,8 @@ class Trail:
 
     def tail(self, position: int, now_s: float) -> Tail:
         """How much a new owner would have to fold."""
-        return Tail(position - (self.refs[-1].as_of if self.refs else 0), now_s - self.written_at_s)
+        newest = max((ref.as_of for ref in self.refs), default=0)
+        return Tail(max(0, position - newest), now_s - self.written_at_s)
 
     def metadata(self, offset: int) -> str:
         """Names the newest snapshot that a commit at `offset` may name.
@@ -65,16 +69,19 @@ class Trail:
         A later one holds records whose decisions may never have been carried out.
         """
         named = [ref for ref in self.refs if ref.as_of <= offset]
-        return named[-1].model_dump_json() if named else ""
+        return max(named, key=lambda ref: ref.as_of).model_dump_json() if named else ""
 
     def committed(self, metadata: str) -> list[BlobRef]:
-        """A commit with this metadata was made: the blobs that nobody will ask for again."""
+        """A commit with this metadata was made: the blobs that nobody will ask for again.
+
+        The one before it is kept: an earlier commit that was given up may still arrive at the broker, and name it.
+        """
         named = SnapshotRef.named_by(metadata)
-        if named not in self.refs:
+        if named is None:
             return []
-        known = self.refs.index(named)
-        old, self.refs = self.refs[:known], self.refs[known:]
-        return [ref.blob for ref in old]
+        older = sorted((ref for ref in self.refs if ref.as_of < named.as_of), key=lambda ref: ref.as_of)[:-1]
+        self.refs = [ref for ref in self.refs if ref not in older]
+        return [ref.blob for ref in older]
 
 
 class Snapshots:
@@ -102,12 +109,18 @@ class Snapshots:
         return longest_due(tails, self._every_s)
 
     async def load(self, partition: int, ref: SnapshotRef) -> Version | None:
-        """The state it holds; None, and the log says why, when it cannot be had: the log itself can."""
+        """The state it holds; None, and the log says why, when it is gone or of no use: the log itself is there.
+
+        Raises BlobUnavailableError when it may be had later, but not now.
+        """
         try:
-            content = await self._store.get(ref.blob)
+            async with asyncio.timeout(LOAD_TIMEOUT_S):
+                content = await self._store.get(ref.blob)
             return Version(ref.as_of, decode(content, partition, ref.as_of, self._window_ms))
-        except (BlobMissingError, BlobUnavailableError, UnusableSnapshotError) as error:
-            log.warning("snapshot_not_loaded", partition=partition, as_of=ref.as_of, exc_info=error)
+        except TimeoutError:
+            raise BlobUnavailableError(f"a snapshot was not read within {LOAD_TIMEOUT_S:.0f} s") from None
+        except (BlobMissingError, UnusableSnapshotError) as error:
+            log.warning("snapshot_of_no_use", partition=partition, as_of=ref.as_of, exc_info=error)
             return None
 
     async def write(self, partition: int, version: Version, trail: Trail) -> Partition:

@@ -169,18 +169,68 @@ async def test_a_snapshot_beyond_the_commit_is_not_named(partition: Partition) -
     assert types(await second.fold()) == ["StepReady"]
 
 
-async def test_a_snapshot_that_was_replaced_is_deleted_once_a_commit_names_the_next(partition: Partition) -> None:
+async def test_snapshots_are_deleted_once_a_commit_names_the_second_after_them(partition: Partition) -> None:
+    """The one before the named is kept: an older commit may still be on its way, and name it."""
     owner = await owner_of(partition)
-    for offset in (1, 2, 3):
+    for offset in (1, 2, 3, 4):
         partition.append(started(DIAMOND, request_id=f"r{offset}"))
         await owner.fold()
         await owner.snapshot()
-    assert len(partition.blobs.blobs) == 3
-    await owner.commit(2)
-    assert len(partition.blobs.blobs) == 2
+    assert len(partition.blobs.blobs) == 4
     await owner.commit(3)
-    assert len(partition.blobs.blobs) == 1
+    assert len(partition.blobs.blobs) == 3
+    await owner.commit(4)
+    assert len(partition.blobs.blobs) == 2
+    assert (await owner_of(partition)).sought == 4
+
+
+async def test_a_snapshot_that_could_not_be_reached_is_named_until_there_is_a_later_one(partition: Partition) -> None:
+    first = await owner_of(partition)
+    partition.append(started(DIAMOND), completed("a"))
+    await first.fold()
+    await first.snapshot()
+    await first.commit(2)
+    partition.blobs.unavailable = True
+    second = await owner_of(partition)
+    partition.blobs.unavailable = False
+    await second.join.handle(partition.kafka.log(TP)[:1])
+    await second.snapshot()
+    await second.commit(2)
+    assert (await owner_of(partition)).sought == 2, "on its way through the log the second one wrote none before it"
+    partition.append(completed("b"))
+    await second.fold()
+    await second.snapshot()
+    await second.commit(3)
     assert (await owner_of(partition)).sought == 3
+
+
+async def test_a_store_that_hangs_costs_no_more_than_a_part_of_the_session(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await owner_of(partition)
+    partition.append(started(DIAMOND))
+    await first.fold()
+    await first.snapshot()
+    await first.commit(1)
+
+    async def hang(_: object) -> bytes:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(partition.blobs, "get", hang)
+    monkeypatch.setattr(snapshots_module, "LOAD_TIMEOUT_S", 0.01)
+    assert (await owner_of(partition)).sought == 0
+
+
+async def test_a_log_that_lost_its_end_is_acted_upon_again_from_there(partition: Partition) -> None:
+    first = await owner_of(partition)
+    partition.append(started(DIAMOND), completed("a"), completed("b"))
+    await first.fold()
+    await first.commit(3)
+    del partition.kafka.log(TP)[2:]
+    second = await owner_of(partition)
+    partition.append(completed("b"))
+    assert types(await second.fold()) == ["StepReady"]
 
 
 async def test_a_commit_that_names_none_deletes_none(partition: Partition) -> None:
