@@ -151,6 +151,7 @@ class EngineLife:
             await self._check()
         finally:
             patience.cancel()
+        self._require_not_lost()  # a check that it passes proves nothing then
         self._pause_s = 0.0
         self._suspected.clear()
         self._circuit.prove()

@@ -148,6 +148,24 @@ async def test_an_engine_said_to_be_lost_is_given_up_unchecked() -> None:
     assert case.engine.checks == 1
 
 
+async def test_an_engine_that_is_lost_while_it_is_checked_is_given_up_though_it_passes() -> None:
+    case = Case()
+    await case.life.start()
+    checked, done = asyncio.Event(), asyncio.Event()
+
+    async def health(_: float = 5.0) -> None:
+        checked.set()
+        await done.wait()
+
+    case.engine.health = health  # type: ignore[method-assign]
+    case.life.suspect(None)
+    await asyncio.wait_for(checked.wait(), 1)
+    case.life.lose("4 calls do not stop")
+    done.set()
+    with pytest.raises(EngineLostError, match="llm is lost: 4 calls do not stop"):
+        await asyncio.wait_for(case.watch, 1)
+
+
 async def test_an_idle_engine_is_checked() -> None:
     case = Case()
     await case.life.start()
