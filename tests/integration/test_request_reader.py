@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as Target
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from schemas.events import RequestCoordinates
 from services.aggregator.adapters.kafka_requests import KafkaRequestReader
-from services.chassis.kafka.aiokafka_adapter import AioKafkaProducer
+from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import Connection
-from services.chassis.kafka.types import Outgoing, Record
+from services.chassis.kafka.types import KafkaError, Outgoing, Record
 
 pytestmark = pytest.mark.kafka
 
@@ -38,8 +40,8 @@ async def reader(connection: Connection) -> AsyncIterator[KafkaRequestReader]:
         await admin.close()
 
 
-def at(partition: int, offset: int) -> RequestCoordinates:
-    return RequestCoordinates(topic=TOPIC, partition=partition, offset=offset, log_time=0)
+def at(partition: int, offset: int, topic: str = TOPIC) -> RequestCoordinates:
+    return RequestCoordinates(topic=topic, partition=partition, offset=offset, log_time=0)
 
 
 def value(record: Record | None) -> bytes | None:
@@ -59,3 +61,40 @@ async def test_what_is_not_there_is_none_and_holds_up_nothing(reader: KafkaReque
     async with asyncio.timeout(WITHIN_S):
         found = await reader.fetch([at(3, 7), at(3, RECORDS), at(4, RECORDS + 5)])
     assert [value(record) for record in found.values()] == [b"3/7", None, None]
+
+
+async def test_what_names_no_topic_or_partition_that_exists_is_none_and_holds_up_nothing(
+    reader: KafkaRequestReader,
+) -> None:
+    forged = [at(0, 0, "deleted-requests"), at(PARTITIONS, 0), at(0, 0, "no topic's name / at all")]
+    async with asyncio.timeout(WITHIN_S):
+        found = await reader.fetch([at(3, 7), *forged])
+    assert [value(record) for record in found.values()] == [b"3/7", None, None, None]
+
+
+async def test_an_offset_without_a_record_is_none_and_holds_up_nothing(
+    reader: KafkaRequestReader, connection: Connection
+) -> None:
+    """The end of a transaction takes an offset, after which nothing comes."""
+    where = Target(connection.topic(TOPIC), 5)
+    async with (
+        AIOKafkaProducer(
+            bootstrap_servers=connection.bootstrap_servers, transactional_id=connection.topic("client")
+        ) as client,
+        client.transaction(),
+    ):
+        await client.send_and_wait(where.topic, b"in a transaction", partition=where.partition)
+    async with asyncio.timeout(WITHIN_S):
+        found = await reader.fetch([at(5, RECORDS), at(5, RECORDS + 1)])
+    assert [value(record) for record in found.values()] == [b"in a transaction", None]
+
+
+async def test_a_broker_that_fails_in_between_is_no_record_that_is_gone(
+    reader: KafkaRequestReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise KafkaError("the broker does not answer")
+
+    monkeypatch.setattr(AioKafkaConsumer, "beginning_offsets", fail)
+    with pytest.raises(KafkaError, match="does not answer"):
+        await reader.fetch([at(3, 7)])

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from schemas.events import RequestCoordinates
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer
 from services.chassis.kafka.connection import Connection
+from services.chassis.kafka.existence import existing
 from services.chassis.kafka.types import ConsumerSettings, KafkaError, Record, TopicPartition
 
 FETCH_TIMEOUT_S = 10.0
@@ -27,18 +28,24 @@ class KafkaRequestReader:
         self._connection = connection
 
     async def fetch(self, coordinates: Collection[RequestCoordinates]) -> dict[RequestCoordinates, Record | None]:
-        """The records at these coordinates; None for one that is no longer retained. Raises KafkaError."""
-        by_topic: defaultdict[str, defaultdict[TopicPartition, set[int]]] = defaultdict(lambda: defaultdict(set))
+        """The records at these coordinates; None where there is none, any more or at all. Raises KafkaError."""
+        wanted: defaultdict[TopicPartition, set[int]] = defaultdict(set)
         for each in coordinates:
-            by_topic[each.topic][TopicPartition(each.topic, each.partition)].add(each.offset)
-        found: dict[tuple[TopicPartition, int], Record] = {}
+            wanted[TopicPartition(each.topic, each.partition)].add(each.offset)
         try:
             async with asyncio.timeout(FETCH_TIMEOUT_S):
-                for topic, offsets in by_topic.items():
-                    found.update({(record.tp, record.offset): record for record in await self._read(topic, offsets)})
+                found = await self._find(wanted)
         except TimeoutError:
             raise KafkaError(f"requests were not read again within {FETCH_TIMEOUT_S:.0f} s") from None
         return {each: found.get((TopicPartition(each.topic, each.partition), each.offset)) for each in coordinates}
+
+    async def _find(self, wanted: Offsets) -> dict[tuple[TopicPartition, int], Record]:
+        """Topics and partitions that do not exist are not waited for: an event can name whatever it likes."""
+        by_topic: defaultdict[str, dict[TopicPartition, Collection[int]]] = defaultdict(dict)
+        for tp in await existing(self._connection, wanted.keys()):
+            by_topic[tp.topic][tp] = wanted[tp]
+        found = [record for topic, offsets in by_topic.items() for record in await self._read(topic, offsets)]
+        return {(record.tp, record.offset): record for record in found}
 
     async def _read(self, topic: str, offsets: Offsets) -> list[Record]:
         sweep = _Sweep(self._connection, topic, offsets)
@@ -55,14 +62,16 @@ class _Sweep:
     def __init__(self, connection: Connection, topic: str, offsets: Offsets) -> None:
         self.consumer = AioKafkaConsumer(connection, ConsumerSettings(group=None, topics=(topic,)), self)
         self._wanted = offsets
-        self._left: dict[TopicPartition, list[int]] = {}
+        self._left = {tp: sorted(each) for tp, each in offsets.items()}
+        """All of them until it is known what is there: what fails before that must not look like the end."""
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
         """Stands at the first wanted record of each partition before anything is fetched; at the end of others."""
         begins = await self.consumer.beginning_offsets(self._wanted)
         for tp, end in (await self.consumer.end_offsets(partitions)).items():
-            self._left[tp] = sorted(offset for offset in self._wanted.get(tp, ()) if begins[tp] <= offset < end)
-            self.consumer.seek(tp, self._left[tp][0] if self._left[tp] else end)
+            left = [offset for offset in self._left.get(tp, ()) if begins[tp] <= offset < end]
+            self._left[tp] = left
+            self.consumer.seek(tp, left[0] if left else end)
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """Nothing is held."""
@@ -73,11 +82,12 @@ class _Sweep:
         while left := [tp for tp, offsets in self._left.items() if offsets]:
             records = await self.consumer.poll(left, max_records=MAX_BATCH, timeout_s=POLL_S)
             found += [record for record in records if record.offset in self._wanted[record.tp]]
-            self._pass({record.tp: record.offset for record in records})
+            self._pass(await self.consumer.positions(left))
         return found
 
     def _pass(self, reached: Mapping[TopicPartition, int]) -> None:
-        for tp, last in reached.items():
-            self._left[tp] = [offset for offset in self._left[tp] if offset > last]
-            if self._left[tp] and self._left[tp][0] > last + MAX_BATCH:
+        """By positions: an offset without a record, like the end of a transaction, is passed but never comes."""
+        for tp, position in reached.items():
+            self._left[tp] = [offset for offset in self._left[tp] if offset >= position]
+            if self._left[tp] and self._left[tp][0] > position + MAX_BATCH:
                 self.consumer.seek(tp, self._left[tp][0])
