@@ -153,7 +153,7 @@ async def test_an_engine_that_is_lost_while_it_is_checked_is_given_up_though_it_
     await case.life.start()
     checked, done = asyncio.Event(), asyncio.Event()
 
-    async def health(_: float = 5.0) -> None:
+    async def health(timeout_s: float = 5.0) -> None:
         checked.set()
         await done.wait()
 
