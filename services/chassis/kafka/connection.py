@@ -10,6 +10,8 @@ from aiokafka.helpers import create_ssl_context
 from services.chassis.settings import KafkaSettings
 
 ASK_AGAIN_S = 0.25
+CONNECT_S = 1.0
+"""For each server: one that has gone silent must not use up the patience for the others."""
 PATIENCE_S = 25.0
 """Of a service. One that ends at once is started again after ever longer pauses, and would still be away for seconds
 when the broker has come back."""
@@ -62,7 +64,7 @@ class Connection:
         for server in self.bootstrap_servers.split(","):
             host, _, port = server.strip().rpartition(":")
             try:
-                async with asyncio.timeout(timeout_s):
+                async with asyncio.timeout(min(CONNECT_S, timeout_s)):
                     _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
             except (OSError, ValueError, TimeoutError):
                 continue

@@ -49,6 +49,22 @@ async def test_a_patient_client_waits_for_a_broker_that_is_not_there_yet(monkeyp
         await asyncio.wait_for(waiting, 10)
 
 
+async def test_a_server_that_is_silent_does_not_keep_it_from_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = asyncio.open_connection
+
+    async def connect_unless_silent(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """As by a host that is down: nothing comes back, not even a refusal."""
+        if host == "silent":
+            await asyncio.Event().wait()
+        return await connect(host, port)
+
+    monkeypatch.setattr(asyncio, "open_connection", connect_unless_silent)
+    monkeypatch.setattr(module, "CONNECT_S", 0.05)
+    port = free_ports(1)[0]
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port):
+        await asyncio.wait_for(Connection(f"silent:9092,127.0.0.1:{port}", patience_s=30.0).until_reachable(), 10)
+
+
 async def test_an_impatient_one_does_not_even_ask() -> None:
     await asyncio.wait_for(Connection("nowhere.invalid:1").until_reachable(), 1)
 
