@@ -19,6 +19,7 @@ from services.chassis.kafka.types import Record
 from services.chassis.logging import reason
 from services.worker.domain.batches import MicroBatcher
 from services.worker.domain.engine import DeadlineExceeded, EngineError
+from services.worker.domain.lanes import LANES
 from services.worker.domain.parking import Parking
 from services.worker.domain.ports import Answer, Verdict
 from services.worker.domain.slots import Slots
@@ -66,7 +67,7 @@ class Desk:
         self._solitude = solitude
         self._monotonic = monotonic
         self._batcher = MicroBatcher[Entry](min(queue.batch.max_size, max_batch), queue.batch.max_wait / 1_000)
-        self._parking = Parking[Entry]()
+        self._parking = {lane: Parking[Entry]() for lane in LANES}
         self._entries: dict[tuple[str, LogTime], Entry] = {}
         """By task id, which an id's next life has again, and the run's deadline, which it has not."""
         self._by_run: defaultdict[str, list[Entry]] = defaultdict(list)
@@ -91,9 +92,10 @@ class Desk:
     def due_in(self) -> float:
         """Seconds until something here must be done; infinite when nothing waits."""
         now = self._monotonic()
-        batch = None if self._solitude.closed else self._batcher.due_in(now)
-        parked = self._parking.due_in(now) if self._may_enter(self._parking.first) else None
-        return min((wait for wait in (batch, parked) if wait is not None), default=float("inf"))
+        waits = [lot.due_in(now) for lot in self._parking.values() if self._may_enter(lot.first)]
+        if not self._solitude.closed:
+            waits.append(self._batcher.due_in(now))
+        return min((wait for wait in waits if wait is not None), default=math.inf)
 
     def receive(self, record: Record, lane: Priority, passed: Callable[[], None]) -> None:
         """A record was polled: `passed` is called when its work has ended."""
@@ -113,10 +115,11 @@ class Desk:
         self._enter(entry)
 
     def enter_parked(self) -> None:
-        """Tasks whose holder's lease has ended come back, as far as slots are free."""
+        """Tasks whose holder's lease has ended come back, as far as slots are free: the top lane's first."""
         now = self._monotonic()
-        while self._may_enter(self._parking.peek(now)):
-            self._enter(self._parking.pop())
+        for lot in self._parking.values():
+            while self._may_enter(lot.peek(now)):
+                self._enter(lot.pop())
 
     def _may_enter(self, entry: Entry | None) -> bool:
         return entry is not None and self._slots.free(entry.attempt.lane) > 0
@@ -133,7 +136,8 @@ class Desk:
 
     def give_up_waiting(self) -> None:
         """Lets go of what has not begun: its next owner begins it."""
-        for entry in [*self._batcher.clear(), *self._parking.clear()]:
+        parked = [entry for lot in self._parking.values() for entry in lot.clear()]
+        for entry in [*self._batcher.clear(), *parked]:
             self._leave_slot(entry)
             self._forget(entry)
 
@@ -199,7 +203,8 @@ class Desk:
         return False
 
     def _park(self, entry: Entry, wait_s: float) -> None:
-        self._parking.park(entry, self._monotonic() + min(wait_s, PARK_S, self._handler.left_s(entry.attempt)))
+        until_s = self._monotonic() + min(wait_s, PARK_S, self._handler.left_s(entry.attempt))
+        self._parking[entry.attempt.lane].park(entry, until_s)
 
     async def _run_alone(self, entry: Entry) -> None:
         """A suspect keeps its slot while it waits for what runs; if it dies, that it was alone is on record."""
