@@ -191,21 +191,29 @@ class Plane:
             self._on_progress(server.name, "stopped", "")
 
     async def _keep(self, server: Server, restarts: float = math.inf) -> None:
-        """Starts a server again whenever it ends; a PlaneError after so many restarts in a row."""
+        """Starts a server again whenever it ends; a PlaneError after so many restarts in a row.
+
+        It has lived since it was ready: a start that fails takes longer than what counts as health.
+        """
         backoff = Backoff()
-        started = time.monotonic()
+        ready, since = True, time.monotonic()
         while True:
             code = await server.wait()
-            delay_s = backoff.after(time.monotonic() - started, in_order=code == 0)
+            delay_s = backoff.after(time.monotonic() - since, in_order=ready and code == 0)
             if backoff.in_a_row > restarts:
                 self._give_up(server, code)
             self._report(server, "restarting", f"ended with {describe_exit(code)}, again in {delay_s:.1f} s")
             await asyncio.sleep(delay_s)
-            started = time.monotonic()
-            try:
-                await self._start(server)
-            except (PlaneError, OSError) as error:  # it does not run: wait() returns at once
-                self._report(server, "restarting", str(error))
+            ready = await self._starts_again(server)
+            since = time.monotonic()
+
+    async def _starts_again(self, server: Server) -> bool:
+        try:
+            await self._start(server)
+        except (PlaneError, OSError) as error:  # it does not run: wait() returns at once
+            self._report(server, "restarting", str(error))
+            return False
+        return True
 
     async def _follow_readiness(self, service: Service) -> None:
         """Reports a service that lives but no longer progresses, and when it does again."""
