@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka import TopicPartition as Target
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from schemas.events import RequestCoordinates
@@ -76,14 +75,9 @@ async def test_an_offset_without_a_record_is_none_and_holds_up_nothing(
     reader: KafkaRequestReader, connection: Connection
 ) -> None:
     """The end of a transaction takes an offset, after which nothing comes."""
-    where = Target(connection.topic(TOPIC), 5)
-    async with (
-        AIOKafkaProducer(
-            bootstrap_servers=connection.bootstrap_servers, transactional_id=connection.topic("client")
-        ) as client,
-        client.transaction(),
-    ):
-        await client.send_and_wait(where.topic, b"in a transaction", partition=where.partition)
+    servers, topic = connection.bootstrap_servers, connection.topic(TOPIC)
+    async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id=topic) as client, client.transaction():
+        await client.send_and_wait(topic, b"in a transaction", partition=5)
     async with asyncio.timeout(WITHIN_S):
         found = await reader.fetch([at(5, RECORDS), at(5, RECORDS + 1)])
     assert [value(record) for record in found.values()] == [b"in a transaction", None]
