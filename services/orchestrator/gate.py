@@ -52,3 +52,7 @@ class Gate:
             retryable=True,
             retry_after_ms=retry_after_ms,
         )
+
+    def withdraw(self) -> None:
+        """A run that was just let in does not start after all: it takes nobody's place."""
+        self._door.withdraw()

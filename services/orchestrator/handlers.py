@@ -100,13 +100,19 @@ class Admission:
         request = _request(record)
         admitted = admit(request, catalog)
         if isinstance(admitted, RunStarted):
-            outgoing = self._gate.refusal(admitted) or await self._started(admitted)
+            outgoing = self._gate.refusal(admitted) or await self._let_in(admitted)
             if isinstance(outgoing, Outgoing):
                 return outgoing
             admitted = refuse(request, catalog, outgoing)
         if isinstance(admitted, RunRejected):
             return self._rejected(record, admitted)
         return self._dead_letters.letter(record, admitted.reason, admitted.message)
+
+    async def _let_in(self, started: RunStarted) -> Outgoing | ErrorDetail:
+        outgoing = await self._started(started)
+        if isinstance(outgoing, ErrorDetail):
+            self._gate.withdraw()
+        return outgoing
 
     async def _started(self, started: RunStarted) -> Outgoing | ErrorDetail:
         """The first record of a run, or why it cannot be carried."""

@@ -71,6 +71,11 @@ class Door:
         self._let_in.append(now_ms)
         return None
 
+    def withdraw(self) -> None:
+        """One of those let in last does not start after all. They came together: any of their places will do."""
+        if self._let_in:
+            self._let_in.pop()
+
     def _remember(self, as_of: int) -> None:
         if not self._readings or as_of > self._readings[-1][0]:
             self._readings.append((as_of, self._announced))

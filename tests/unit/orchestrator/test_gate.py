@@ -13,7 +13,7 @@ from services.chassis.metrics import Metrics
 from services.orchestrator.handlers import Admission
 from tests.unit.orchestrator.gates import Announcements, gate
 from tests.unit.orchestrator.test_admission import ASK, FakeCatalog
-from tests.unit.orchestrator.test_handlers import event, outcomes, request
+from tests.unit.orchestrator.test_handlers import HungStore, event, outcomes, request
 
 
 class CountingStore(InMemoryBlobStore):
@@ -61,6 +61,19 @@ async def test_what_would_be_refused_anyway_takes_no_room_and_is_told_its_own_re
     codes = {answer.error.code for (one,) in found[:-1] if isinstance(answer := event(one), RunRejected)}
     assert codes == {ErrorCode.UNKNOWN_PIPELINE}
     assert isinstance(event(found[-1][0]), RunStarted)
+
+
+async def test_what_cannot_start_after_all_takes_no_room() -> None:
+    """As when the store is away."""
+    handler = admission(Announcements(8), store=HungStore(1))
+    large = {**ASK, "input": {"question": "x" * 20_000}}
+    for offset in range(5):
+        ((failed,),) = await outcomes(handler, request(large, offset))
+        assert isinstance(rejected := event(failed), RunRejected)
+        assert rejected.error.code is ErrorCode.INTERNAL
+    requests = [request(ASK, offset) for offset in range(5, 8)]
+    found = [type(event(one)) for (one,) in await outcomes(handler, *requests)]
+    assert found == [RunStarted, RunStarted, RunRejected]
 
 
 async def test_nothing_is_stored_for_a_refused_request() -> None:
