@@ -115,14 +115,16 @@ class Desk:
         self._enter(entry)
 
     def enter_parked(self) -> None:
-        """Tasks whose holder's lease has ended come back, as far as slots are free: the top lane's first."""
+        """Tasks whose time has come are entered, the top lane's first, as far as slots are free or not needed."""
         now = self._monotonic()
         for lot in self._parking.values():
             while self._may_enter(lot.peek(now)):
                 self._enter(lot.pop())
 
     def _may_enter(self, entry: Entry | None) -> bool:
-        return entry is not None and self._slots.free(entry.attempt.lane) > 0
+        if entry is None:
+            return False
+        return self._slots.free(entry.attempt.lane) > 0 or self._handler.refusal(entry.attempt) is not None
 
     def start(self) -> bool:
         """Starts every batch that should not wait; whether there was one."""
@@ -162,7 +164,7 @@ class Desk:
             self._handler.drop(attempt, "dropped")
             self._close(entry)
         elif (fault := self._handler.refusal(attempt)) is not None:
-            self._spawn(self._refuse(entry, fault))
+            self._spawn(self._turn_away(entry, fault))
         elif not self._slots.free(attempt.lane):  # it was polled to be refused, and by now the breaker lets it pass
             self._park(entry, 0.0)
         else:
@@ -224,6 +226,15 @@ class Desk:
     async def _put_aside(self, entry: Entry) -> None:
         await self._handler.put_aside(entry.record, entry.attempt)
         self._close(entry)
+
+    async def _turn_away(self, entry: Entry, fault: EngineError) -> None:
+        """Refuses it without a slot, unless another worker runs it: there it may succeed."""
+        if not isinstance(fault, DeadlineExceeded):
+            [answer] = await self._handler.claim([entry.attempt])
+            # A suspect that is not run need not be alone.
+            if answer.verdict is not Verdict.ALONE and not self._may_run(entry, answer):
+                return
+        await self._refuse(entry, fault)
 
     async def _refuse(self, entry: Entry, fault: EngineError) -> None:
         await self._handler.publish([self._handler.refuse(entry.attempt, fault)])

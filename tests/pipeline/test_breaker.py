@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from schemas.fleet import BreakerState, CircuitState
 from schemas.models import Batch, Queue
 from schemas.redis_keys import EndedRun
 from schemas.responses import StepReport
+from services.chassis.kafka.types import TopicPartition
 from services.orchestrator.domain.components import Components
 from services.worker import engine_life
+from services.worker.adapters.memory_claims import InMemoryClaimStore
 from services.worker.domain.engine import Call, EngineFailed, Outcome
-from tests.pipeline.test_worker_wiring import Plane, Worker, failure, queue_of, until
+from services.worker.domain.ports import DEATHS, Done
+from tests.pipeline.test_worker_wiring import Plane, Worker, claim_of, failure, queue_of, until
 
 CLOSED, OPEN, HALF_OPEN = CircuitState
 FAIL, HANG, SLOW = "fail", "hang", "slow"
@@ -87,6 +91,60 @@ async def test_tasks_that_are_queued_end_at_once_while_it_is_open(kind: str) -> 
         assert {code for code, _ in codes} == {ErrorCode.ENGINE_UNAVAILABLE}
         assert sum(retryable for _, retryable in codes) <= 10, "the retry budget"
         assert len(worker.engines["llm"].asked) <= 4
+
+
+@asynccontextmanager
+async def opened(plane: Plane) -> AsyncIterator[Worker]:
+    """A worker whose breaker is open, and whose slots are all held by calls that do not return."""
+    async with plane.worker() as worker:
+        await asyncio.sleep(1.0)  # into the outage
+        plane.put(*(plane.task(n, deadline_ms=30_000) for n in range(100, 104)))
+        await until(lambda: state(worker) is OPEN, timeout_s=5.0)
+        yield worker
+
+
+INTERACTIVE_PARTITION = 0
+HANGING = {"slots": 2, "for_s": 60, "slow_call": 100, "min_calls": 2, "pause": 10_000}
+
+
+async def test_a_task_that_runs_on_another_worker_is_not_refused() -> None:
+    plane = Plane(ailing(HANG, **HANGING))
+    other = InMemoryClaimStore(plane.shelf, "worker-0")
+    there, here = plane.task(1), plane.task(2)
+    await other.claim([claim_of(there)])
+    async with opened(plane):
+        plane.put(there, here, partition=INTERACTIVE_PARTITION)
+        assert failure(await plane.event(here))[0] is ErrorCode.ENGINE_UNAVAILABLE
+        await other.finish([Done(claim_of(there), 10.0)])
+        llm = plane.queues["llm"]
+        tp = TopicPartition(llm.topic, INTERACTIVE_PARTITION)
+        await until(lambda: plane.kafka.group(llm.group).commits[tp].offset == 2)
+    assert there.run_id not in {event.run_id for event in plane.events()}
+
+
+async def test_a_task_whose_worker_died_meanwhile_is_refused_then() -> None:
+    plane = Plane(ailing(HANG, **HANGING))
+    other = InMemoryClaimStore(plane.shelf, "worker-0")
+    there, here = plane.task(1), plane.task(2)
+    await other.claim([claim_of(there)])
+    async with opened(plane):
+        plane.put(there, here, partition=INTERACTIVE_PARTITION)
+        await plane.event(here)
+        assert there.run_id not in {event.run_id for event in plane.events()}
+        plane.shelf.put(claim_of(there), "worker-0", 0.0)
+        assert failure(await plane.event(there))[0] is ErrorCode.ENGINE_UNAVAILABLE
+
+
+async def test_a_suspect_that_is_refused_keeps_nobody_waiting() -> None:
+    plane = Plane(ailing(HANG, **HANGING))
+    suspect, other = plane.task(1), plane.task(2)
+    plane.shelf.put(claim_of(suspect), "worker-0", 0.0, deaths=DEATHS - 1)
+    async with opened(plane) as worker:
+        plane.put(suspect)
+        assert failure(await plane.event(suspect))[0] is ErrorCode.ENGINE_UNAVAILABLE
+        assert not worker.solitude.closed
+        plane.put(other)
+        assert failure(await plane.event(other))[0] is ErrorCode.ENGINE_UNAVAILABLE
 
 
 async def test_an_open_breaker_sends_nothing_to_the_engine_and_half_open_only_probes() -> None:
