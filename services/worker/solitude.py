@@ -2,18 +2,18 @@
 
 A task whose holders died is suspected of killing them. It runs alone, so that if it dies again nobody else can have
 done it, and nobody else dies with it. While a suspect waits, nothing new begins on any queue of the process, so that
-it waits for what runs and no longer; suspects go one after another, and every few seconds the others have a turn.
+it waits for what runs and no longer; suspects go one after another, and every few seconds the others have a turn,
+also when no suspect was alone meanwhile: what runs may take minutes.
 """
 
 import asyncio
-import time
 from asyncio import Future, TimerHandle
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 TURN_S = 10.0
-"""Past this no further suspect follows the one before, while others wait."""
+"""From the moment the others may begin nothing: past this no suspect is next, whether or not one was alone."""
 REST_S = 5.0
 """How long the others may begin work between two turns of suspects."""
 
@@ -21,12 +21,12 @@ REST_S = 5.0
 class Solitude:
     """One for each process; its desks share it."""
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+    def __init__(self) -> None:
         self._running = 0
         self._suspects: deque[Future[None]] = deque()
         self._alone = False
-        self._turn_began: float | None = None
+        self._turn: TimerHandle | None = None
+        """Ends the turn of suspects; None when none has begun, or its time is up while one is alone."""
         self._rest: TimerHandle | None = None
         self._listeners: list[Callable[[], None]] = []
 
@@ -53,6 +53,8 @@ class Solitude:
     async def alone(self, timeout_s: float) -> AsyncIterator[None]:
         """Nothing else runs in this process meanwhile. TimeoutError when others still run after `timeout_s`."""
         turn: Future[None] = asyncio.get_running_loop().create_future()
+        if not self.closed and self._rest is None:
+            self._begin_turn()
         self._suspects.append(turn)
         self._go_on()
         try:
@@ -68,32 +70,44 @@ class Solitude:
             self._suspects.remove(turn)
         else:
             self._alone = False
-            self._take_rest()
+            if self._suspects and self._turn is None:
+                self._begin_rest()
         self._go_on()
-        if not self.closed:
-            for on_open in self._listeners:
-                on_open()
+        self._tell()
 
-    def _take_rest(self) -> None:
-        """Opens for the others when suspects have had their turn."""
-        assert self._turn_began is not None
-        if not self._suspects:
-            self._turn_began = None
-        elif self._monotonic() - self._turn_began >= TURN_S:
-            self._turn_began = None
-            self._rest = asyncio.get_running_loop().call_later(REST_S, self._end_rest)
+    def _begin_turn(self) -> None:
+        self._turn = asyncio.get_running_loop().call_later(TURN_S, self._end_turn)
+
+    def _end_turn(self) -> None:
+        """Its time is up: who is alone ends first."""
+        self._turn = None
+        if not self._alone:
+            self._begin_rest()
+            self._tell()
+
+    def _begin_rest(self) -> None:
+        self._rest = asyncio.get_running_loop().call_later(REST_S, self._end_rest)
 
     def _end_rest(self) -> None:
         self._rest = None
-        self._go_on()
+        if self._suspects:
+            self._begin_turn()
+            self._go_on()
 
     def _go_on(self) -> None:
-        """The next suspect's turn, when nothing runs."""
+        """The next suspect is alone, when nothing runs."""
         if not self._suspects or self._alone or self._running or self._rest is not None:
             return
         self._alone = True
-        if self._turn_began is None:
-            self._turn_began = self._monotonic()
         turn = self._suspects.popleft()
         if not turn.done():
             turn.set_result(None)
+
+    def _tell(self) -> None:
+        if self.closed:
+            return
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        for on_open in self._listeners:
+            on_open()

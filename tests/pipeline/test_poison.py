@@ -4,12 +4,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from schemas.base import Priority
 from schemas.errors import ErrorCode
 from schemas.events import StepCompleted
+from schemas.redis_keys import EndedRun
 from schemas.tasks import InferenceTask
 from services.chassis.kafka.in_memory import InMemoryConsumer
 from services.chassis.kafka.types import ConsumerSettings, RebalanceListener, Record, TopicPartition
+from services.worker import solitude
 from services.worker.domain.engine import Call, Outcome
 from services.worker.domain.ports import DEATHS
 from tests.pipeline.test_worker_wiring import (
@@ -165,6 +169,29 @@ async def test_a_suspect_waits_for_a_long_task_and_what_comes_later_waits_for_bo
         for task in (long, suspect, later):
             assert isinstance(await plane.event(task), StepCompleted)
     assert beside.together == [{long.task_id}, {suspect.task_id}, {later.task_id}]
+
+
+async def test_a_suspect_that_waits_for_a_long_task_holds_up_the_others_for_a_turn_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(solitude, "TURN_S", 0.1)
+    llm = queue_of("llm", latency_ms=5)
+    plane = Plane(llm, EMBEDDING)
+    long, suspect = plane.task(1, input={"simulate": {"hang": True}}), plane.task(2)
+    others = [plane.task(3), plane.task(4, "embedding")]
+    lost(plane, suspect)
+    async with plane.worker() as worker:
+        beside = Beside(worker)
+        plane.put(long)
+        await until(lambda: long.task_id in beside.running)
+        plane.put(suspect)
+        await until(lambda: worker.solitude.closed)
+        plane.put(*others)
+        for task in others:
+            assert isinstance(await plane.event(task), StepCompleted)
+        worker.ended.add(EndedRun(long.run_id, long.deadline_at))
+        assert isinstance(await plane.event(suspect, timeout_s=10.0), StepCompleted)
+    assert beside.was_alone(suspect)
 
 
 async def test_a_suspect_whose_time_is_up_while_it_waits_fails_and_holds_nobody_up() -> None:

@@ -58,7 +58,6 @@ from services.worker.domain.ports import ClaimStore, DeadRuns
 from services.worker.ended_runs import EndedRuns
 from services.worker.handlers import Surroundings
 from services.worker.member import Member, Name
-from services.worker.solitude import Solitude
 
 EVENTS_PARTITIONS = 2
 MAX_OPEN_RUNS = 1_000
@@ -183,9 +182,7 @@ async def worker(process: Surrounding, labels: Collection[str]) -> None:
     """Executes the tasks of some queues."""
     producer, clock = process.producer(), LogClock(process.monotonic)
     claims = Claims(process.claim_store(), process.monotonic)
-    around = Surroundings(
-        producer, clock, Outputs(process.blobs()), claims, process.monotonic, Solitude(process.monotonic)
-    )
+    around = Surroundings(producer, clock, Outputs(process.blobs()), claims, process.monotonic)
     ended, name = EndedRuns(process.monotonic), Name(process.name, "host")
     members: list[Member] = []
 

@@ -1,7 +1,7 @@
 """Who runs beside whom on one worker process."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,11 +11,10 @@ from services.worker.solitude import Solitude
 
 
 class Process:
-    """A worker process, what runs in it, and a clock that the test holds."""
+    """A worker process, and what runs in it."""
 
     def __init__(self) -> None:
-        self.now = 0.0
-        self.solitude = Solitude(lambda: self.now)
+        self.solitude = Solitude()
         self.alone: list[str] = []
         self.go = asyncio.Event()
 
@@ -107,27 +106,63 @@ async def test_a_suspect_stopped_at_the_moment_of_its_turn_leaves_it_to_the_next
         assert process.alone == ["second"]
 
 
+async def until(true: Callable[[], bool]) -> None:
+    """Timers have no event to wait for."""
+    async with asyncio.timeout(1):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
 async def test_after_a_long_turn_of_suspects_the_others_have_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TURN_S", 0.0)
     monkeypatch.setattr(module, "REST_S", 0.02)
     process, opened = Process(), asyncio.Event()
     process.solitude.listen(opened.set)
     async with process.suspect("first") as first, process.suspect("second"):
-        process.now = module.TURN_S
+        await settled()
+        assert process.solitude.closed
         first.cancel()
         await asyncio.wait_for(opened.wait(), 1)
         process.solitude.enter()
         assert process.alone == ["first"]
         process.solitude.leave()
-        async with asyncio.timeout(1):
-            while process.alone != ["first", "second"]:  # noqa: ASYNC110  the end of the rest has no event
-                await asyncio.sleep(0.001)
+        await until(lambda: process.alone == ["first", "second"])
+        assert process.solitude.closed
+
+
+async def test_beside_a_long_call_a_suspect_and_the_others_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TURN_S", 0.01)
+    monkeypatch.setattr(module, "REST_S", 0.01)
+    process, openings = Process(), list[bool]()
+    process.solitude.listen(lambda: openings.append(process.solitude.closed))
+    process.solitude.enter()
+    async with process.suspect("s"):
+        assert process.solitude.closed
+        await until(lambda: len(openings) == 2)
+        assert openings == [False, False]
+        assert process.alone == []
+        await until(lambda: process.solitude.closed)
+        process.solitude.leave()
+        await settled()
+        assert process.alone == ["s"]
+    assert not process.solitude.closed
+
+
+async def test_the_turn_of_a_suspect_that_gave_up_is_not_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TURN_S", 0.02)
+    process = Process()
+    process.solitude.enter()
+    async with process.suspect("first"):
+        pass
+    monkeypatch.setattr(module, "TURN_S", 60.0)
+    async with process.suspect("second"):
+        await asyncio.sleep(0.04)  # past the first one's
         assert process.solitude.closed
 
 
 async def test_short_turns_follow_each_other_without_a_rest() -> None:
     process = Process()
     async with process.suspect("first") as first, process.suspect("second"):
-        process.now = module.TURN_S / 2
         first.cancel()
         await settled()
         assert process.alone == ["first", "second"]
