@@ -15,13 +15,15 @@ from schemas.base import Priority, RunStatus
 from schemas.errors import ErrorCode
 from schemas.events import StepCompleted
 from schemas.fleet import BreakerState, CircuitState
-from schemas.models import Batch, Queue
+from schemas.models import Batch, BreakerRules, Queue
 from schemas.redis_keys import EndedRun
 from schemas.responses import StepReport
 from services.chassis.kafka.types import TopicPartition
 from services.orchestrator.domain.components import Components
 from services.worker import engine_life
 from services.worker.adapters.memory_claims import InMemoryClaimStore
+from services.worker.circuit import Circuit
+from services.worker.domain.breaker import Tally
 from services.worker.domain.engine import Call, EngineFailed, Outcome
 from services.worker.domain.ports import DEATHS, Done
 from tests.pipeline.test_worker_wiring import Plane, Worker, claim_of, failure, queue_of, until
@@ -58,6 +60,17 @@ def gauge(worker: Worker) -> str:
     return line.split('state="')[1].split('"')[0]
 
 
+async def until_it_would_open(rules: BreakerRules, tally: Tally | None = None) -> None:
+    """Until a breaker beside the one under test has opened: for failures, or for a call that does not return."""
+    beside = Circuit(rules)
+    keeping = asyncio.create_task(beside.keep())
+    trial = beside.begin(sum(tally or (1,)))
+    if tally is not None:
+        beside.end(trial, tally)
+    await until(lambda: beside.is_open)
+    keeping.cancel()
+
+
 async def load(plane: Plane, *, rate: float = 50.0) -> None:
     """Tasks one after the other, for ever; their deadlines are far."""
     for number in range(1, 1_000_000):
@@ -83,7 +96,7 @@ async def test_tasks_that_are_queued_end_at_once_while_it_is_open(kind: str) -> 
     """Also when every slot is held by a call that does not return."""
     plane = Plane(ailing(kind, slots=2, for_s=60, slow_call=100, min_calls=2))
     async with plane.worker() as worker:
-        await asyncio.sleep(1.0)  # into the outage
+        await until(lambda: worker.engines["llm"].ails)
         plane.put(*(plane.task(n, deadline_ms=30_000) for n in range(100)))
         await until(lambda: state(worker) is OPEN, timeout_s=5.0)
         await until(lambda: len(plane.events()) >= 98, timeout_s=2.0)
@@ -97,7 +110,7 @@ async def test_tasks_that_are_queued_end_at_once_while_it_is_open(kind: str) -> 
 async def opened(plane: Plane) -> AsyncIterator[Worker]:
     """A worker whose breaker is open, and whose slots are all held by calls that do not return."""
     async with plane.worker() as worker:
-        await asyncio.sleep(1.0)  # into the outage
+        await until(lambda: worker.engines["llm"].ails)
         plane.put(*(plane.task(n, deadline_ms=30_000) for n in range(100, 104)))
         await until(lambda: state(worker) is OPEN, timeout_s=5.0)
         yield worker
@@ -153,9 +166,9 @@ async def test_an_open_breaker_sends_nothing_to_the_engine_and_half_open_only_pr
         warm = [plane.task(n) for n in range(4)]
         plane.put(*warm)
         await until(lambda: len(plane.events()) == 4)
-        await asyncio.sleep(1.0)  # into the outage
+        await until(lambda: worker.engines["llm"].ails)
         plane.put(*(plane.task(n) for n in range(10, 30)))
-        await until(lambda: state(worker) is OPEN)
+        await until(lambda: state(worker) is OPEN, timeout_s=10.0)  # when the good ones have left the window
         await until(lambda: state(worker) is HALF_OPEN)
         assert breaker(worker).probes == 3
         asked = len(worker.engines["llm"].asked)
@@ -167,14 +180,14 @@ async def test_an_open_breaker_sends_nothing_to_the_engine_and_half_open_only_pr
 async def test_runs_that_were_cancelled_open_nothing() -> None:
     plane = Plane(ailing(HANG, for_s=60, slow_call=1_000, min_calls=1))
     async with plane.worker() as worker:
-        await asyncio.sleep(1.0)
+        await until(lambda: worker.engines["llm"].ails)
         tasks = [plane.task(n) for n in range(4)]
         plane.put(*tasks)
         await until(lambda: len(worker.engines["llm"].asked) >= 3)
         for task in tasks:
             plane.dead_runs.announce(EndedRun(task.run_id, task.deadline_at))
         await until(lambda: worker.members["llm"].status(worker.name).busy == 0)
-        await asyncio.sleep(1.2)  # it would have been late by now
+        await until_it_would_open(plane.queues["llm"].breaker.model_copy(update={"slow_call": 1_100}))
         assert state(worker) is CLOSED
 
 
@@ -183,14 +196,14 @@ async def test_callers_faults_open_nothing() -> None:
     async with plane.worker() as worker:
         plane.put(*(plane.task(n, input={"simulate": {"fail": "invalid_input"}}) for n in range(50)))
         await until(lambda: len(plane.events()) == 50)
-        await asyncio.sleep(0.6)  # it would have opened by now
+        await until_it_would_open(plane.queues["llm"].breaker, Tally(bad=50))
         assert state(worker) is CLOSED
 
 
 async def test_a_task_that_comes_after_the_outage_is_run() -> None:
     plane = Plane(ailing(FAIL, for_s=1.0))
     async with plane.worker() as worker:
-        await asyncio.sleep(1.0)
+        await until(lambda: worker.engines["llm"].ails)
         plane.put(plane.task(1))
         await until(lambda: state(worker) is OPEN)
         await until(lambda: state(worker) is HALF_OPEN)

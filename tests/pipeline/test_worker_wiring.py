@@ -67,6 +67,11 @@ class RecordingEngine(SimulatedEngine):
     def asked(self) -> list[str]:
         return [task_id for batch in self.batches for task_id in batch]
 
+    @property
+    def ails(self) -> bool:
+        """Whether it is in the midst of an outage."""
+        return self._outage() is not None
+
     async def infer(self, calls: Sequence[Call]) -> list[Outcome]:
         self.batches.append([call.task_id for call in calls])
         try:
