@@ -50,7 +50,7 @@ class RequestReader(Protocol):
     """Reads requests again."""
 
     async def fetch(self, coordinates: Collection[RequestCoordinates]) -> Requests:
-        """Their records; None for what is no longer retained. Raises KafkaError."""
+        """Their records; None where there is none, any more or at all. Raises KafkaError."""
 
 
 class RunStopper(Protocol):
