@@ -76,6 +76,7 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
                     consumers=consumer, metrics=app.metrics, on_change=publisher.hurry,
                 )
             )  # fmt: skip
+        stack.push_async_callback(_give_back, claims, producer)
         stack.push_async_callback(app.end_components)  # before their clients are closed
         await publisher.publish()  # from its acknowledgement the clock learns the time
         app.component("fleet", publisher.run())
@@ -89,7 +90,6 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
         await app.stopping.wait()
         time_left_s = max(0.1, app.settings.drain_timeout_s - LEAVE_S)
         await asyncio.gather(*(member.drain(time_left_s) for member in members), publisher.publish())
-        await claims.release()
 
 
 def named(queues: Sequence[Queue], labels: Sequence[str]) -> list[Queue]:
@@ -132,6 +132,15 @@ async def _configuration(app: App[WorkerSettings], connection: Connection) -> Se
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
         await reader.stop()
+
+
+async def _give_back(claims: Claims, producer: AioKafkaProducer) -> None:
+    """Also when a component has failed: nobody shall wait for its tasks' leases to end, and count that as a death.
+
+    Unless the broker refused a record: that may be the doing of any of them.
+    """
+    if not producer.dead.done():
+        await claims.release()
 
 
 async def _alive(producer: AioKafkaProducer) -> None:

@@ -158,6 +158,11 @@ class Desk:
             task.cancel()
         await self.drain(1.0)
 
+    def disown(self) -> None:
+        """The process ends, and a task here may have done it: that shall count, so no claim is given back."""
+        for entry in self._entries.values():
+            self._handler.disown(entry.attempt)
+
     def _enter(self, entry: Entry) -> None:
         attempt = entry.attempt
         if attempt.over or self._ended.covers(attempt.task.run_id, attempt.task.deadline_at):
@@ -279,6 +284,7 @@ class Desk:
         self.changed.set()
         error = None if task.cancelled() else task.exception()
         if error is not None and not self.failed.done():
+            self.disown()
             self.failed.set_exception(error)
 
 

@@ -200,6 +200,10 @@ class TaskHandler:
         self._around.claims.drop(attempt.claim)
         self._telemetry.dropped(attempt.task, outcome)
 
+    def disown(self, attempt: Attempt) -> None:
+        """Its lease ends by itself, as if its worker had died."""
+        self._around.claims.drop(attempt.claim)
+
     async def dead_letter(self, record: Record, lane: Priority, why: str) -> None:
         """Puts a record that is no task aside, and fails the step its headers name, if they name one."""
         letters = [dead_letter(record, DeadLetterReason.UNDECODABLE, why)]

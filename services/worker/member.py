@@ -14,7 +14,7 @@ from services.worker.desk import Desk
 from services.worker.domain.engine import Engine
 from services.worker.domain.slots import Slots
 from services.worker.ended_runs import EndedRuns
-from services.worker.engine_life import EngineLife
+from services.worker.engine_life import EngineLife, EngineLostError
 from services.worker.handlers import Surroundings, TaskHandler
 from services.worker.telemetry import Telemetry
 
@@ -84,7 +84,11 @@ class Member:
 
     async def watch(self) -> None:
         """A component: raises EngineLostError when the engine is ill and does not heal."""
-        await self._life.watch()
+        try:
+            await self._life.watch()
+        except EngineLostError:
+            self._desk.disown()
+            raise
 
     async def guard(self) -> None:
         """A component: lets time pass for the circuit breaker."""
