@@ -71,6 +71,7 @@ class AttemptEvent(StepEvent):
     model_class: str | None = Field(default=None, description="None: the orchestrator did it itself.")
     backend: str | None = None
     task_at: LogTime | None = Field(default=None, description="Log time of the task record, if there was one.")
+    queue_ms: Milliseconds | None = Field(default=None, description="From the task's record to the engine's start.")
     service_ms: Milliseconds = 0.0
     cold_ms: Milliseconds = 0.0
     usage: TokenUsage = Field(default_factory=TokenUsage)

@@ -6,11 +6,10 @@ from typing import NamedTuple
 from schemas.base import LogTime
 
 DEAD_RUN_TTL_S = 3_600
-"""How long it is remembered that a run is over: as long as a deadline can be, after which its tasks are expired."""
+"""How long it is remembered that a run is over, at most: until shortly after its deadline its tasks are expired."""
 
 DEAD_RUNS_CHANNEL = "dead-runs"
-"""Runs that are over, as they end: `encode_ended_runs` of one or more. Only a run that ended with steps still open
-need be told: the others have nothing to stop."""
+"""Runs that are over, as they end: `encode_ended_runs` of one or more."""
 
 
 class EndedRun(NamedTuple):
@@ -32,8 +31,8 @@ def decode_ended_runs(message: str) -> list[EndedRun]:
 
 
 def dead_run_key(run_id: str) -> str:
-    """Holds the deadline of a run that is over, for DEAD_RUN_TTL_S: its tasks, which carry that deadline, are dropped
-    or stopped, also those dispatched after its end.
+    """Holds the deadline of a run that is over, until that has passed: its tasks, which carry the same deadline, are
+    dropped or stopped, also those dispatched, or delivered again, after its end.
     """
     return f"dead:{run_id}"
 

@@ -144,6 +144,8 @@ def _started_after_end(case: Case) -> Found:
         if end is None or event.task_at_ms is None or not event.service_ms:
             continue
         began_at = event.place.at_ms - event.service_ms
+        if event.queue_ms is not None:  # which is better: an event may be appended long after its engine has ended
+            began_at = event.task_at_ms + event.queue_ms
         if began_at > end.place.at_ms + STOP_WITHIN_MS and not _excused(case, end, event):
             late = began_at - end.place.at_ms
             yield event.run_id, f"{event.step}#{event.attempt} began {late:.0f} ms after {end.place.where}"

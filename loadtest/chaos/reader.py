@@ -112,6 +112,7 @@ def _event(place: Place, event: Mapping[str, Json]) -> EventSeen:
         fallback=event.get("fallback") or 0,
         model_class=event.get("model_class"),
         task_at_ms=event.get("task_at"),
+        queue_ms=event.get("queue_ms"),
         service_ms=event.get("service_ms") or 0.0,
         by_claim_check=as_object(event.get("output")).get("ref") is not None,
         code=as_object(event.get("error")).get("code"),

@@ -63,6 +63,7 @@ class EventSeen:
     fallback: int = 0
     model_class: str | None = None
     task_at_ms: int | None = None
+    queue_ms: float | None = None
     service_ms: float = 0.0
     by_claim_check: bool = False
     """Its output is too large for a record."""

@@ -180,8 +180,8 @@ class Actions:
             value=to_json(from_json(record.value or b"{}")["response"]),
             more={headers.MESSAGE_TYPE: "InferenceResponse", **correlation},
         )
-        if decision.abandoned is not None:
-            self._stopper.stop_run(finished.run_id, decision.abandoned)
+        if decision.deadline_at is not None:
+            self._stopper.stop_run(finished.run_id, decision.deadline_at)
         self._count(finished)
         return [response, run_record(USAGE, finished.usage, key=finished.tenant)]
 

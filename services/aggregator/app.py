@@ -42,7 +42,7 @@ async def serve(app: App[AggregatorSettings]) -> None:
         blobs = FolderBlobStore(app.plane.blob_folder)
         stack.callback(blobs.close)
         stack.push_async_callback(app.end_components)  # after the stream has drained, before clients are closed
-        stopper = RedisRunStopper(redis)
+        stopper = RedisRunStopper(redis, app.clock)
         actions = Actions(
             clock=app.clock,
             producer=producer,

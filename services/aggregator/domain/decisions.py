@@ -28,10 +28,8 @@ class Publish:
     """Publish the response and the usage record of the winning `run-finished`, verbatim."""
 
     finished: RunFinished
-    abandoned: LogTime | None
-    """The run's deadline, if attempts may still be on their way, queued or running, which nobody waits for any more:
-    it tells workers which life of the run id is over.
-    """
+    deadline_at: LogTime | None
+    """The run's, by which workers know which life of its id is over; None for a rejected run, which had no tasks."""
 
 
 @dataclass(frozen=True, slots=True)

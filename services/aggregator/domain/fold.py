@@ -136,17 +136,8 @@ def _on_run_finished(partition: Partition, event: RunFinished, run: Run, now: in
         open=partition.open.delete(run.run_id),
         finished=partition.finished.remember(run.run_id, run.started.body_digest, now),
     )
-    return _prune(partition), (Publish(event, _abandoned(run)),)
-
-
-def _abandoned(run: Run) -> int | None:
-    """The deadline of a run that left attempts behind: of open steps, or beside one that won where several ran."""
-    if isinstance(run.started, RunRejected):
-        return None
-    left = any(
-        state.status is StepStatus.READY or 1 < state.attempt > len(state.charged) for state in run.steps.values()
-    )
-    return run.started.deadline_at if left else None
+    deadline_at = run.started.deadline_at if isinstance(run.started, RunStarted) else None
+    return _prune(partition), (Publish(event, deadline_at),)
 
 
 def _on_closing(partition: Partition, run: Run, outcome: Outcome, now: int) -> Folded:

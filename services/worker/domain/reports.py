@@ -44,7 +44,7 @@ def completed(task: InferenceTask, took: Effort, output: Output, slots: int) -> 
         run_id=task.run_id, tenant=task.tenant, traceparent=task.traceparent,
         step=task.step, attempt=task.attempt, fallback=task.fallback,
         model_class=task.model_class, backend=task.backend,
-        task_at=took.task_at, service_ms=took.service_ms, cold_ms=took.cold_ms,
+        task_at=took.task_at, queue_ms=took.queue_ms, service_ms=took.service_ms, cold_ms=took.cold_ms,
         usage=took.usage, cost_usd=cost_usd(task.price, took.usage, took.service_ms, slots),
         output=output,
     )  # fmt: skip
@@ -56,7 +56,7 @@ def failed(task: InferenceTask, took: Effort, error: ErrorDetail, slots: int) ->
         run_id=task.run_id, tenant=task.tenant, traceparent=task.traceparent,
         step=task.step, attempt=task.attempt, fallback=task.fallback,
         model_class=task.model_class, backend=task.backend,
-        task_at=took.task_at, service_ms=took.service_ms, cold_ms=took.cold_ms,
+        task_at=took.task_at, queue_ms=took.queue_ms, service_ms=took.service_ms, cold_ms=took.cold_ms,
         usage=took.usage, cost_usd=_spent(task, took, slots),
         error=error,
     )  # fmt: skip

@@ -38,7 +38,7 @@ def _told(decision: Decision) -> str:
         return f"finish {decision.run.outcome.status} as of {decision.run.outcome.decided_at}"
     if isinstance(decision, DeadLetter):
         return f"letter {decision.reason}"
-    return f"publish, stop what runs until {decision.abandoned}" if decision.abandoned else "publish"
+    return f"publish, and stop the life until {decision.deadline_at}" if decision.deadline_at else "publish"
 
 
 @dataclass
@@ -62,11 +62,6 @@ class Track:
     @property
     def runs(self) -> bool:
         return self.status is StepStatus.READY
-
-    @property
-    def leaves_something(self) -> bool:
-        """An attempt may still be under way: of an open step, or a further one whose end (and cost) nobody told."""
-        return self.runs or 1 < self.attempts > len(self.charges)
 
     @property
     def cost(self) -> StepCost:
@@ -195,9 +190,9 @@ class Rules:
     def _on_finished(self, life: Life, now: int) -> list[str]:
         del self.open[life.started.run_id]
         self.finished.take(life.started.run_id, life.started.body_digest, now)
-        if any(track.leaves_something for track in life.tracks.values()):
-            return [f"publish, stop what runs until {life.deadline_at}"]
-        return ["publish"]
+        if isinstance(life.started, RunRejected):
+            return ["publish"]
+        return [f"publish, and stop the life until {life.deadline_at}"]
 
 
 def _on_closing(life: Life, now: int) -> list[str]:

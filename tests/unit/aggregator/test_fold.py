@@ -70,7 +70,7 @@ def test_the_response_is_published_only_from_the_outcome_in_the_log() -> None:
     assert not only(Publish, tuple(log.decisions))
     (publish,) = only(Publish, log.finish())
     assert publish.finished.response.output == {"answer": 42}
-    assert publish.abandoned is None
+    assert publish.deadline_at == T0 + DEADLINE_MS
     assert log.run_id not in log.partition.open
 
 
@@ -91,7 +91,7 @@ def test_an_outcome_counts_whatever_its_stamp_and_whatever_the_run_was_doing() -
     outcome = finish(log.run, Mapped())
     log.partition = log.partition.with_run(running)
     (publish,) = only(Publish, log.append(outcome, DEADLINE_MS * 2))
-    assert publish.abandoned == T0 + DEADLINE_MS
+    assert publish.deadline_at == T0 + DEADLINE_MS
 
 
 def test_a_closing_run_ignores_everything_but_its_outcome() -> None:
@@ -216,13 +216,13 @@ def test_an_open_gate_lets_its_dependents_start() -> None:
     assert dispatched(log.done("safe", value=True, model_class=None)) == ["b#1"]
 
 
-def test_a_shut_gate_blocks_the_run_and_abandons_what_runs() -> None:
+def test_a_shut_gate_blocks_the_run_and_stops_what_runs() -> None:
     log = Log()
     log.start(GUARDED)
     assert only(Finish, log.done("safe", value=False, model_class=None))
     assert log.status is RunStatus.BLOCKED
     (publish,) = only(Publish, log.finish())
-    assert publish.abandoned == T0 + DEADLINE_MS
+    assert publish.deadline_at == T0 + DEADLINE_MS
     assert publish.finished.response.error is not None
     assert publish.finished.response.error.code is ErrorCode.BLOCKED
 
@@ -260,27 +260,17 @@ def test_a_cancel_ends_the_run() -> None:
     log.cancel()
     (publish,) = only(Publish, log.finish())
     assert publish.finished.response.status is RunStatus.CANCELLED
-    assert publish.abandoned == T0 + DEADLINE_MS
+    assert publish.deadline_at == T0 + DEADLINE_MS
 
 
-def test_an_attempt_left_running_beside_the_one_that_won_is_abandoned() -> None:
+def test_an_attempt_left_running_beside_the_one_that_won_is_stopped() -> None:
     log = Log()
     log.start(graph(model("a", timeout_ms=1_000, chain=(Target(model_class="llm"), Target(model_class="small")))))
     assert dispatched(log.tick(1_000 + STEP_TIMEOUT_GRACE_MS)) == ["a#2"]
     log.done("a", attempt=1)
     (publish,) = only(Publish, log.finish())
     assert publish.finished.response.status is RunStatus.SUCCEEDED
-    assert publish.abandoned == T0 + DEADLINE_MS
-
-
-def test_attempts_that_have_all_ended_leave_nothing_behind() -> None:
-    log = Log()
-    log.start(graph(model("a")))
-    log.fail("a", retryable=True)
-    log.tick(10_000)
-    log.done("a", attempt=2)
-    (publish,) = only(Publish, log.finish())
-    assert publish.abandoned is None
+    assert publish.deadline_at == T0 + DEADLINE_MS
 
 
 def test_a_cancel_before_the_start_is_remembered_and_applied() -> None:

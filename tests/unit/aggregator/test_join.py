@@ -123,7 +123,7 @@ async def test_a_run_goes_from_start_to_its_published_response(shell: Shell) -> 
     assert types([response, usage]) == ["InferenceResponse", "UsageRecord"]
     assert from_json(response.value or b"")["output"] == {"x": {"y": 1}}
     assert (response.topic, response.key) == ("inference-responses", b"r1")
-    assert shell.stopper.stopped == []
+    assert shell.stopper.stopped == [(Log.run_id, T0 + DEADLINE_MS)]
 
 
 async def test_the_published_response_has_the_bytes_of_the_record_that_won(shell: Shell) -> None:

@@ -174,6 +174,15 @@ def test_an_engine_that_starts_a_second_after_the_end_is_told() -> None:
     assert story.anomalies() == {"started_after_end": [RUN]}
 
 
+def test_an_event_that_is_appended_late_tells_when_its_engine_began() -> None:
+    told = {"step": "one", "attempt": 1, "model_class": "quick", "task_at_ms": T0 + 100, "service_ms": 20.0}
+    story = Story().ask()
+    story.event("step-completed", RUN, T0 + 9_000, **told, queue_ms=1_200.0)
+    assert story.verdict().clean
+    story.event("step-completed", RUN, T0 + 9_000, **told, queue_ms=1_201.0)
+    assert story.anomalies() == {"started_after_end": [RUN]}
+
+
 @pytest.mark.parametrize("kind", ["freeze-valkey", "kill-valkey", "flush-valkey", "freeze-worker", "freeze-broker"])
 def test_without_redis_nobody_could_tell_the_engine(kind: str) -> None:
     story = Story().ask()
