@@ -157,6 +157,9 @@ AGGREGATORS = ("aggregator", "aggregator-2")
 BROKER_REST_S = 12.0
 """Between two of them everybody finds each other again. The plane gives a broker up that dies again and again."""
 
+ENGINE_REST_S = 6.0
+"""Between two of them the ill worker works off what came meanwhile: else the next one may never reach its engine."""
+
 KINDS: Mapping[str, Kind] = {
     "kill-orchestrator": Kind(12, ORCHESTRATORS, _kill, holds="orchestrator"),
     "kill-aggregator": Kind(14, AGGREGATORS, _kill, holds="aggregator"),
@@ -174,9 +177,9 @@ KINDS: Mapping[str, Kind] = {
     "storm-aggregator": Kind(6, (AGGREGATOR_GROUP,), _storm(AGGREGATOR_GROUP, EVENTS)),
     "storm-orchestrator": Kind(5, (ORCHESTRATOR_JOINS_GROUP,), _storm(ORCHESTRATOR_JOINS_GROUP, JOINS)),
     "storm-worker": Kind(5, ("headway-worker-quick",), _storm("headway-worker-quick", TASKS + "quick", Lanes())),
-    "engine-failing": Kind(8, ("ill",), _mood(Mood.ENGINE_FAILING)),
-    "engine-hanging": Kind(8, ("ill",), _mood(Mood.ENGINE_HANGING)),
-    "engine-slow": Kind(8, ("ill",), _mood(Mood.ENGINE_SLOW)),
+    "engine-failing": Kind(8, ("ill",), _mood(Mood.ENGINE_FAILING), rests_s=ENGINE_REST_S),
+    "engine-hanging": Kind(8, ("ill",), _mood(Mood.ENGINE_HANGING), rests_s=ENGINE_REST_S),
+    "engine-slow": Kind(8, ("ill",), _mood(Mood.ENGINE_SLOW), rests_s=ENGINE_REST_S),
     "skew-orchestrator": Kind(4, ORCHESTRATORS, _skew("orchestrator"), holds="orchestrator"),
     "skew-aggregator": Kind(5, AGGREGATORS, _skew("aggregator"), holds="aggregator"),
     "skew-worker": Kind(4, WORKERS, _skew("worker")),
