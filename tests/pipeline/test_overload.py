@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from time import monotonic, time_ns
 from typing import Any
+from uuid import uuid4
 
 from schemas import ids
 from schemas.base import Priority
@@ -141,41 +142,45 @@ async def test_what_is_too_much_is_refused_with_an_answer_and_what_was_let_in_go
         found.start_aggregator()
         names = [f"r{number}" for number in range(25)]
         await found.request(*names)
-        await found.until(lambda: len(found.responses()) == 15)
-        started = [event.request_id for event in found.events() if isinstance(event, RunStarted)]
-        assert len(started) == MAX_OPEN_RUNS
-        assert {*started, *found.responses()} == set(names)
+        await found.until(lambda: len(found.responses()) + len(started(found)) == len(names))
+        assert 0 < len(started(found)) <= MAX_OPEN_RUNS
+        assert {*started(found), *found.responses()} == set(names)
         for response in found.responses().values():
             assert response.error is not None
             assert (response.error.code, response.error.retryable) == (ErrorCode.OVERLOADED, True)
             assert response.error.retry_after_ms is not None
-        await found.until(lambda: len(found.kafka.records(TASKS)) == MAX_OPEN_RUNS)
+        await found.until(lambda: len(found.kafka.records(TASKS)) == len(started(found)))
 
 
 async def test_the_plane_opens_its_door_again_when_runs_end_and_batch_is_let_in_last() -> None:
     async with plane() as found:
         found.start_aggregator()
-        await found.request(*(f"r{number}" for number in range(MAX_OPEN_RUNS)))
-        await found.until(lambda: len(told(found)) == MAX_OPEN_RUNS)
+        # Between two announcements a run may count twice, and the next one be refused for it.
+        running = [await ask_until_let_in(found, Priority.INTERACTIVE) for _ in range(MAX_OPEN_RUNS)]
         await found.request("refused", priority=Priority.BATCH)
-        await found.until(lambda: set(found.responses()) == {"refused"})
-        await cancel(found, "r0", "r1", "r2")
-        await found.until(lambda: len(found.responses()) == 4)
-
-        async def ask_until_let_in(priority: Priority) -> None:
-            for turn in range(1_000):
-                name = f"{priority}-{turn}"
-                await found.request(name, priority=priority)
-                await found.until(lambda name=name: name in told(found))  # type: ignore[misc]
-                if isinstance(told(found)[name], RunStarted):
-                    return
-            raise AssertionError(f"no {priority} request was let in")
-
-        await ask_until_let_in(Priority.INTERACTIVE)
+        await found.until(lambda: "refused" in found.responses())
+        await cancel(found, *running[:3])
+        await found.until(lambda: found.responses().keys() >= set(running[:3]))
+        running.append(await ask_until_let_in(found, Priority.INTERACTIVE))
         await found.request("still refused", priority=Priority.BATCH)
         await found.until(lambda: "still refused" in found.responses())
-        await cancel(found, "r3", "r4", "r5")
-        await ask_until_let_in(Priority.BATCH)
+        await cancel(found, *running[3:6])
+        await ask_until_let_in(found, Priority.BATCH)
+
+
+def started(found: Plane) -> list[str]:
+    return [request_id for request_id, event in told(found).items() if isinstance(event, RunStarted)]
+
+
+async def ask_until_let_in(found: Plane, priority: Priority) -> str:
+    """The request that was."""
+    for _ in range(1_000):
+        name = f"{priority}-{uuid4()}"
+        await found.request(name, priority=priority)
+        await found.until(lambda name=name: name in told(found))  # type: ignore[misc]
+        if isinstance(told(found)[name], RunStarted):
+            return name
+    raise AssertionError(f"no {priority} request was let in")
 
 
 async def test_requests_wait_for_the_aggregator_and_dispatch_does_not() -> None:
