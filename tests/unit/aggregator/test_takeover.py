@@ -127,12 +127,18 @@ def completed(step: str, request_id: str = "r1") -> Event:
     return StepCompleted(run_id=run_id, tenant="acme", step=step, attempt=1, output=Output(value=step))
 
 
+async def snapshotted(partition: Partition, *events: Event) -> Owner:
+    """An owner that has folded these, and whose commit behind them names a snapshot of just that."""
+    owner = await owner_of(partition)
+    partition.append(*events)
+    await owner.fold()
+    await owner.snapshot()
+    await owner.commit(partition.end)
+    return owner
+
+
 async def test_the_next_owner_goes_on_from_the_snapshot_that_the_commit_names(partition: Partition) -> None:
-    first = await owner_of(partition)
-    partition.append(started(DIAMOND), completed("a"))
-    await first.fold()
-    await first.snapshot()
-    await first.commit(2)
+    await snapshotted(partition, started(DIAMOND), completed("a"))
     second = await owner_of(partition)
     assert second.sought == 2, "nothing before the snapshot is read again"
     assert second.join.open_runs() == {0: 1}
@@ -185,11 +191,7 @@ async def test_snapshots_are_deleted_once_a_commit_names_the_second_after_them(p
 
 
 async def test_a_snapshot_that_could_not_be_reached_is_named_until_there_is_a_later_one(partition: Partition) -> None:
-    first = await owner_of(partition)
-    partition.append(started(DIAMOND), completed("a"))
-    await first.fold()
-    await first.snapshot()
-    await first.commit(2)
+    await snapshotted(partition, started(DIAMOND), completed("a"))
     partition.blobs.unavailable = True
     second = await owner_of(partition)
     partition.blobs.unavailable = False
@@ -207,11 +209,7 @@ async def test_a_snapshot_that_could_not_be_reached_is_named_until_there_is_a_la
 async def test_a_store_that_hangs_costs_no_more_than_a_part_of_the_session(
     partition: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = await owner_of(partition)
-    partition.append(started(DIAMOND))
-    await first.fold()
-    await first.snapshot()
-    await first.commit(1)
+    await snapshotted(partition, started(DIAMOND))
 
     async def hang(_: object) -> bytes:
         await asyncio.Event().wait()
@@ -245,11 +243,7 @@ async def test_a_commit_that_names_none_deletes_none(partition: Partition) -> No
 
 @pytest.mark.parametrize("how", ["gone", "damaged", "away", "of another partition", "not JSON"])
 async def test_a_snapshot_that_cannot_be_had_costs_time_and_nothing_else(partition: Partition, how: str) -> None:
-    first = await owner_of(partition)
-    partition.append(started(DIAMOND), completed("a"))
-    await first.fold()
-    await first.snapshot()
-    await first.commit(2)
+    await snapshotted(partition, started(DIAMOND), completed("a"))
     assert partition.commit
     (digest,) = partition.blobs.blobs
     if how == "gone":
@@ -321,11 +315,7 @@ async def test_another_owner_in_between_changes_nothing(partition: Partition) ->
 
 
 async def test_a_log_that_was_made_anew_has_no_use_for_what_was_known_of_the_old_one(partition: Partition) -> None:
-    first = await owner_of(partition)
-    partition.append(started(DIAMOND), completed("a"))
-    await first.fold()
-    await first.snapshot()
-    await first.commit(2)
+    first = await snapshotted(partition, started(DIAMOND), completed("a"))
     await first.lose()
     partition.kafka.log(TP).clear()
     await first.take()
@@ -333,11 +323,7 @@ async def test_a_log_that_was_made_anew_has_no_use_for_what_was_known_of_the_old
 
 
 async def test_timers_are_rebuilt_from_a_snapshot(partition: Partition) -> None:
-    first = await owner_of(partition)
-    partition.append(started(ONE))
-    await first.fold()
-    await first.snapshot()
-    await first.commit(1)
+    await snapshotted(partition, started(ONE))
     second = await owner_of(partition)
     await second.join._tick_due(partition.now + 60_000)
     (ticked,) = partition.kafka.log(TP)[1:]
