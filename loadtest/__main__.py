@@ -1,4 +1,7 @@
-"""`python -m loadtest SCENARIO`: runs one scenario, prints a table, writes `--json`; exit 1: a broken promise."""
+"""`python -m loadtest SCENARIO`: runs one, prints a table, writes `--json` and `--report`; exit 1: a broken promise.
+
+`python -m loadtest report a.json b.json --out page.html` makes one page of several.
+"""
 
 import asyncio
 import json
@@ -14,15 +17,17 @@ from rich.table import Table
 from headway.plane.errors import PlaneError
 from loadtest.context import BROKEN, Context, Scenario
 from loadtest.generator import Load
-from loadtest.measure import machine
+from loadtest.machine import machine
+from loadtest.measure import SERIES
 from loadtest.nemesis import clocks
 from loadtest.plane import plane
+from loadtest.repeats import combined
 from loadtest.scenarios import breaker, chaos, drain, fanout, floor, flush, freeze, open_runs, outage, poison, rolling
 from schemas.durations import parse_duration_ms
 
 SCENARIOS = {
-    "floor": Scenario(floor.run),
-    "fanout": Scenario(fanout.run),
+    "floor": Scenario(floor.run, repeatable=True),
+    "fanout": Scenario(fanout.run, repeatable=True),
     "rolling": Scenario(rolling.run),
     "flush": Scenario(flush.run),
     "freeze": Scenario(freeze.run),
@@ -34,48 +39,58 @@ SCENARIOS = {
     "chaos": Scenario(chaos.run, chaos.REPLICAS, chaos.CONFIG, clocks.environment()),
 }
 
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Load tests: each starts a plane of its own.")
 out = Console()
 told = Console(stderr=True)
 
 
 def main(
-    scenario: Annotated[str, typer.Argument(help=f"One of: {', '.join(SCENARIOS)}.")],
+    command: typer.Context,
     rate: Annotated[float | None, typer.Option(min=0.1, max=100_000, help="Arrivals a second (open loop).")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, max=10_000, help="Callers of floor and fanout.")] = 1,
-    duration: Annotated[str, typer.Option(help="How long floor and fanout last, like 20s.")] = "20s",
+    concurrency: Annotated[int, typer.Option(min=1, max=10_000, help="Callers (closed loop).")] = 1,
+    duration: Annotated[str, typer.Option(help="How long is measured, like 20s.")] = "20s",
+    warm_up: Annotated[str, typer.Option(help="How long load is made before that.")] = "1s",
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="Measurements on one plane; figures are medians.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the arrivals and faults.")] = 0,
     home: Annotated[Path | None, typer.Option(help="Home of a plane that is up; else one is started.")] = None,
     requests: Annotated[int | None, typer.Option(min=1, help="How many chaos makes; default 20000.")] = None,
     faults: Annotated[int | None, typer.Option(min=0, help="How many chaos makes; default 300.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the figures.")] = None,
 ) -> None:
-    """Example: python -m loadtest fanout --concurrency 64 --duration 20s --json out.json"""
+    """Example: python -m loadtest fanout --concurrency 64 --duration 20s --repeats 5 --json out.json"""
     logging.disable(logging.ERROR)  # what clients say of a broker that is away on purpose
-    if scenario not in SCENARIOS:
-        raise typer.BadParameter(f"no scenario {scenario!r}; there are {', '.join(SCENARIOS)}")
+    scenario = str(command.command.name)
+    if repeats > 1 and not SCENARIOS[scenario].repeatable:
+        raise typer.BadParameter(f"{scenario} changes the plane it runs on, and cannot be repeated on it")
+    load = Load(_seconds(duration), rate, concurrency, seed, _seconds(warm_up))
     try:
-        load = Load(parse_duration_ms(duration) / 1_000, rate, concurrency, seed)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    try:
-        figures = asyncio.run(_run(scenario, load, home, requests, faults))
+        figures = asyncio.run(_run(scenario, load, home, requests, faults, repeats))
     except PlaneError as error:
         told.print(f"loadtest: {error}", style="red", markup=False)
         raise typer.Exit(1) from None
     _show(figures)
     if json_file is not None:
-        json_file.write_text(json.dumps(figures, indent=2) + "\n")
+        json_file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     if figures.get(BROKEN):
         told.print(f"loadtest: broken: {', '.join(figures[BROKEN])}", style="red", markup=False)
         raise typer.Exit(1)
 
 
+for name, each in SCENARIOS.items():
+    app.command(name, help=each.purpose)(main)
+
+
 async def _run(
-    scenario: str, load: Load, home: Path | None, requests: int | None, faults: int | None
+    scenario: str, load: Load, home: Path | None, requests: int | None, faults: int | None, repeats: int
 ) -> dict[str, Any]:
     chosen = SCENARIOS[scenario]
+    made: list[dict[str, Any]] = []
     async with plane(home, chosen) as its_home:
-        figures = await chosen.run(Context(load, its_home, say, requests, faults))
+        for number in range(1, repeats + 1):
+            if repeats > 1:
+                say(f"{scenario}: {number} of {repeats}")
+            made.append(await chosen.run(Context(load, its_home, say, requests, faults)))
+    figures = combined(made)
     if home is None:
         if figures.get(BROKEN):
             say(f"loadtest: logs and data are in {its_home}")
@@ -90,6 +105,13 @@ def say(text: str) -> None:
     told.print(text, markup=False)
 
 
+def _seconds(duration: str) -> float:
+    try:
+        return parse_duration_ms(duration) / 1_000
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def _show(figures: dict[str, Any]) -> None:
     table = Table(title=str(figures["scenario"]))
     table.add_column("figure")
@@ -102,9 +124,11 @@ def _show(figures: dict[str, Any]) -> None:
 def _flat(prefix: str, figures: dict[str, Any]) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
     for name, value in figures.items():
+        if name in (SERIES, "repeats"):
+            continue
         rows.extend(_flat(f"{prefix}{name}.", value) if isinstance(value, dict) else [(f"{prefix}{name}", value)])
     return rows
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

@@ -1,5 +1,6 @@
 """What a scenario is given, and what it promises."""
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,13 @@ class Scenario:
     config: Path = CONFIG
     env: Mapping[str, str] = field(default_factory=dict)
     """For its services."""
+    repeatable: bool = False
+    """Whether it may run again on the same plane, which it leaves as it found it: `--repeats`."""
+
+    @property
+    def purpose(self) -> str:
+        """The first line of the scenario's module."""
+        return (inspect.getdoc(inspect.getmodule(self.run)) or "").partition("\n")[0]
 
 
 def broken(**promises: bool) -> dict[str, list[str]]:

@@ -3,16 +3,18 @@
 import asyncio
 import itertools
 import random
-from collections.abc import Awaitable, Callable
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from loadtest.measure import Measurement
+from loadtest.measure import Measurement, Outcome
 
 GRACE_S = 30.0
 """How long answers that are still out are waited for when the time is over."""
 
-Call = Callable[[int], Awaitable[bool]]
-"""One request, by its number; whether it succeeded."""
+Call = Callable[[int], Awaitable[Outcome]]
+"""One request, by its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +38,19 @@ async def generate(load: Load, call: Call) -> Measurement:
     return generator.measurement
 
 
+def arrivals(rate_per_s: float, seed: int, start: float, end: float) -> Iterator[float]:
+    """When calls are due, a Poisson process: independent users, who do not wait for each other."""
+    gaps, due = random.Random(seed), start
+    while (due := due + gaps.expovariate(rate_per_s)) < end:
+        yield due
+
+
 class _Generator:
     def __init__(self, load: Load, call: Call) -> None:
         self.measurement = Measurement()
         self._call = call
         self._seed = load.seed
-        self._clock = asyncio.get_running_loop().time
-        self._start = self._clock()
+        self._start = time.monotonic()
         self._counted_from = self._start + load.warm_up_s
         self._end = self._counted_from + load.duration_s
         self._numbers = itertools.count()
@@ -52,25 +60,43 @@ class _Generator:
         await asyncio.gather(*(self._caller() for _ in range(callers)))
 
     async def at(self, rate_per_s: float) -> None:
-        """Poisson arrivals: independent users, who do not wait for each other."""
-        arrivals = random.Random(self._seed)
-        due = self._start
+        """Calls begin when they are due, whatever became of those before."""
         async with asyncio.TaskGroup() as calls:
-            while (due := due + arrivals.expovariate(rate_per_s)) < self._end:
-                await asyncio.sleep(max(0.0, due - self._clock()))
-                calls.create_task(self._one(due))
+            await paced(
+                arrivals(rate_per_s, self._seed, self._start, self._end),
+                lambda due: calls.create_task(self._one(due)),
+            )
 
     async def _caller(self) -> None:
-        while (due := self._clock()) < self._end:
+        while (due := time.monotonic()) < self._end:
             await self._one(due)
 
     async def _one(self, due: float) -> None:
-        succeeded = await self._call(next(self._numbers))
-        done = self._clock()
-        if due < self._counted_from:
-            return
-        self.measurement.duration_s = max(self.measurement.duration_s, done - self._counted_from)
-        if succeeded:
-            self.measurement.latencies.append(done - due)
-        else:
-            self.measurement.failed += 1
+        outcome = await self._call(next(self._numbers))
+        done = time.monotonic()
+        if due >= self._counted_from:
+            self.measurement.record(done - self._counted_from, done - due, outcome)
+
+
+async def paced(dues: Iterable[float], begin: Callable[[float], object]) -> None:
+    """Calls `begin(due)` in this loop at each time of the monotonic clock; returns after the last.
+
+    A thread keeps the time, to a tenth of a millisecond: an event loop's own timers are late by up to one, and that
+    would be counted as the plane's.
+    """
+    loop, over = asyncio.get_running_loop(), threading.Event()
+
+    def begin_unless_over(due: float) -> None:
+        if not over.is_set():
+            begin(due)
+
+    def keep_time() -> None:
+        for due in dues:
+            if over.wait(max(0.0, due - time.monotonic())):
+                return
+            loop.call_soon_threadsafe(begin_unless_over, due)
+
+    try:
+        await asyncio.to_thread(keep_time)
+    finally:
+        over.set()

@@ -57,7 +57,7 @@ def measured(ran: Ran, verdict: Verdict) -> dict[str, Any]:
     for request_id, response in case.first_response.items():
         request = case.asked.get(request_id)
         if request is not None and request.accepted_at_ms is not None:
-            measurement.latencies.append((response.place.at_ms - request.accepted_at_ms) / 1_000)
+            measurement.latencies.record((response.place.at_ms - request.accepted_at_ms) / 1_000)
     stamps = [entry.at_ms for entry in ran.entries]
     measurement.duration_s = (max(stamps) - min(stamps)) / 1_000
     return measurement.as_json()

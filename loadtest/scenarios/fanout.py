@@ -3,16 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from headway.client import HeadwayClient, NoResponseError
+from headway.client import HeadwayClient
+from loadtest.asking import asking
 from loadtest.context import Context
-from loadtest.generator import generate
-from loadtest.measure import percentile, summary_ms
+from loadtest.measure import SERIES
+from loadtest.observation import observe
 from loadtest.scenarios import floor
-from schemas.base import RunStatus
 
 IDEAL_MS = 55.0
 TEXT = "x" * 256
-TIMEOUT_S = 30.0
 
 
 async def run(context: Context) -> dict[str, Any]:
@@ -20,24 +19,20 @@ async def run(context: Context) -> dict[str, Any]:
     half = replace(context, load=replace(context.load, duration_s=context.load.duration_s / 2))
     chain = await floor.measure(half)
     async with HeadwayClient(context.endpoints.kafka) as headway:
-
-        async def call(number: int) -> bool:
-            try:
-                response = await headway.run("fanout", {"text": TEXT, "number": number}, timeout_s=TIMEOUT_S)
-            except NoResponseError:
-                return False
-            return response.status is RunStatus.SUCCEEDED
-
+        call = asking(headway, "fanout", lambda number: {"text": TEXT, "number": number})
         context.say("fanout: warming up")
         await call(-1)
-        measurement = await generate(context.load, call)
-    added = [latency - IDEAL_MS / 1_000 for latency in measurement.latencies]
+        measurement = await observe(context, call)
     return {
         **measurement.as_json(),
         "ideal_ms": IDEAL_MS,
-        "added_ms": summary_ms(added, 50, 95, 99),
-        "floor": floor.keys(chain) | {"latency_ms": summary_ms(chain.latencies, 50, 95, 99)},
-        "hop_ratio": _ratio(percentile(added, 50), percentile(chain.latencies, 50)),
+        "added_ms": measurement.latencies.summary_ms(50, 95, 99, less_ms=IDEAL_MS),
+        "floor": floor.keys(chain)
+        | {
+            "latency_ms": chain.latencies.summary_ms(50, 95, 99),
+            SERIES: {"percentiles_ms": chain.latencies.curve_ms()},
+        },
+        "hop_ratio": _ratio(measurement.latencies.percentile(50) - IDEAL_MS / 1_000, chain.latencies.percentile(50)),
     }
 
 

@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from loadtest.context import Context
 from loadtest.generator import generate
-from loadtest.measure import Measurement, percentile, summary_ms
+from loadtest.measure import Measurement
 from loadtest.relay import topic
 
 HOPS = 10
@@ -32,7 +32,7 @@ async def run(context: Context) -> dict[str, Any]:
 
 def keys(measurement: Measurement) -> dict[str, Any]:
     """What is particular to the floor."""
-    hop_ms = {name: round(value / HOPS, 3) for name, value in summary_ms(measurement.latencies, 50, 99).items()}
+    hop_ms = {name: round(value / HOPS, 3) for name, value in measurement.latencies.summary_ms(50, 99).items()}
     return {"hops": HOPS, "hop_ms": hop_ms, "chains_per_s": round(measurement.throughput_per_s, 1)}
 
 
@@ -43,7 +43,7 @@ async def measure(context: Context) -> Measurement:
     async with _topics(kafka, name), _relays(kafka, name), _Chain(kafka, name) as chain:
         await chain.warm_up()
         measurement = await generate(context.load, chain.call)
-    context.say(f"floor: {HOPS} hops, p50 {percentile(measurement.latencies, 50) * 1_000:.1f} ms")
+    context.say(f"floor: {HOPS} hops, p50 {measurement.latencies.percentile(50) * 1_000:.1f} ms")
     return measurement
 
 
