@@ -5,8 +5,9 @@ from typing import Unpack
 
 from headway.client import HeadwayClient, NoResponseError, RequestOptions
 from loadtest.generator import Call
+from loadtest.measure import Outcome
 from schemas.base import Json, RunStatus
-from schemas.responses import InferenceResponse, Timing
+from schemas.responses import InferenceResponse
 
 TIMEOUT_S = 30.0
 
@@ -39,7 +40,7 @@ def asking(
 ) -> Call:
     """A call asks `pipeline` with `value(number)`; a run that succeeds tells where its time went."""
 
-    async def call(number: int) -> bool | Timing:
+    async def call(number: int) -> Outcome:
         response = await answer(headway, pipeline, value(number), timeout_s=timeout_s, **options)
         return response.timing if response else False
 

@@ -37,7 +37,7 @@ class Seconds:
 
     def as_json(self) -> dict[str, list[float | None]]:
         """A list for each figure, by second."""
-        return {name: [getattr(second, name) for second in self.all] for name in Second._fields}
+        return columns(self.all)
 
     def _next(self) -> None:
         self._ended.append(self._now())
@@ -46,6 +46,11 @@ class Seconds:
     def _now(self) -> Second:
         ordered = sorted(self._latencies)
         return Second(len(ordered), self._failed, _percentile_ms(ordered, 50), _percentile_ms(ordered, 99))
+
+
+def columns(seconds: Sequence[Second]) -> dict[str, list[float | None]]:
+    """A list for each figure, by second."""
+    return {name: [getattr(second, name) for second in seconds] for name in Second._fields}
 
 
 def _percentile_ms(ordered: Sequence[float], percent: int) -> float | None:
