@@ -2,10 +2,10 @@
 
 from functools import lru_cache
 
-from aiokafka.partitioner import murmur2
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from schemas.topics import DEAD_LETTER_SUFFIX, MAX_DEAD_LETTER_BYTES, MAX_RECORD_BYTES
+from services.chassis.kafka.murmur2 import murmur2
 from services.chassis.kafka.types import Outgoing, RecordTooLargeError
 
 MAX_COMMIT_METADATA_BYTES = 4_096
