@@ -36,7 +36,9 @@ _ERRORS: dict[str, type[EngineError]] = {
 class Script(BaseModel):
     """`input.simulate`: what one call is to do instead."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid", frozen=True
+    )  # frozen: as a default it need not be copied for every call
 
     latency_ms: float | None = Field(default=None, ge=0, le=3_600_000)
     fail: (
@@ -97,20 +99,20 @@ class SimulatedEngine:
         if not self._awake:
             raise EngineUnavailable("the engine is asleep: start or wake it first")
         given = read_input(SimulatedInput, call.input)
-        await self._work(given.simulate, random.Random(f"{self._config.seed}:{call.task_id}"), error_rate)
+        await self._work(given.simulate, f"{self._config.seed}:{call.task_id}", error_rate)
         return Result(given.model_extra if self._config.output is None else self._config.output)
 
-    async def _work(self, script: Script, luck: random.Random, error_rate: float) -> None:
+    async def _work(self, script: Script, seed: str, error_rate: float) -> None:
         outage = self._outage()
         if outage == "fail":
             raise EngineUnavailable("simulated outage")
         if outage == "hang" or script.hang:
             await asyncio.Event().wait()  # until the call's deadline
-        latency_ms = _drawn_ms(self._config.latency_ms, luck) if script.latency_ms is None else script.latency_ms
+        latency_ms = _drawn_ms(self._config.latency_ms, seed) if script.latency_ms is None else script.latency_ms
         await asyncio.sleep(latency_ms / 1_000 * (SLOW_FACTOR if outage == "slow" else 1))
         if script.fail is not None:
             raise _ERRORS[script.fail]("simulated failure")
-        if luck.random() < error_rate:
+        if error_rate and random.Random(f"{seed}!").random() < error_rate:
             raise EngineFailed("simulated bad luck")
 
     def _outage(self) -> Literal["fail", "hang", "slow"] | None:
@@ -119,8 +121,8 @@ class SimulatedEngine:
         return next((o.kind for o in self._config.outages if 0 <= now_s - o.after_s < o.for_s), None)
 
 
-def _drawn_ms(latency: float | Latency, luck: random.Random) -> float:
+def _drawn_ms(latency: float | Latency, seed: str) -> float:
     """Constant, or lognormal with the given median and 99th percentile."""
     if not isinstance(latency, Latency):
         return latency
-    return luck.lognormvariate(math.log(latency.p50), math.log(latency.p99 / latency.p50) / _Z99)
+    return random.Random(seed).lognormvariate(math.log(latency.p50), math.log(latency.p99 / latency.p50) / _Z99)
