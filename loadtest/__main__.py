@@ -22,12 +22,38 @@ from loadtest.measure import SERIES
 from loadtest.nemesis import clocks
 from loadtest.plane import plane
 from loadtest.repeats import combined
-from loadtest.scenarios import breaker, chaos, drain, fanout, floor, flush, freeze, open_runs, outage, poison, rolling
+from loadtest.scenarios import (
+    breaker,
+    burst,
+    chaos,
+    drain,
+    enterprise,
+    fanout,
+    floor,
+    flush,
+    freeze,
+    growth,
+    isolation,
+    open_runs,
+    outage,
+    poison,
+    rolling,
+    scaleout,
+    sequential,
+    soak,
+)
 from schemas.durations import parse_duration_ms
 
 SCENARIOS = {
     "floor": Scenario(floor.run, repeatable=True),
     "fanout": Scenario(fanout.run, repeatable=True),
+    "isolation": Scenario(isolation.run, config=isolation.CONFIG),
+    "scaleout": Scenario(scaleout.run, config=scaleout.CONFIG, repeatable=True),
+    "sequential": Scenario(sequential.run, config=sequential.CONFIG, repeatable=True),
+    "enterprise": Scenario(enterprise.run, config=enterprise.CONFIG, repeatable=True),
+    "burst": Scenario(burst.run, config=burst.CONFIG, repeatable=True),
+    "growth": Scenario(growth.run, config=growth.CONFIG, env=growth.ENVIRONMENT),
+    "soak": Scenario(soak.run, env=soak.ENVIRONMENT),
     "rolling": Scenario(rolling.run),
     "flush": Scenario(flush.run),
     "freeze": Scenario(freeze.run),

@@ -66,6 +66,13 @@ async def open_runs(producer: Producer, name: str, runs: int) -> None:
         await asyncio.sleep(0)
 
 
+async def start_runs(producer: Producer, name: str, runs: int) -> None:
+    """Opens so many runs, whose first step waits for somebody to do it. Returns when the log has it all."""
+    for numbers in _slices(runs):
+        await producer.send_all([run_record(EVENTS, opened(f"{name}-{number}", now_ms())) for number in numbers])
+        await asyncio.sleep(0)
+
+
 async def probe(producer: Producer, name: str, partitions: int) -> dict[str, int]:
     """Opens a run in every partition; the partition by run id."""
     started = [opened(f"{name}-{partition}", now_ms()) for partition in range(partitions)]

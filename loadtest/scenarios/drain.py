@@ -4,10 +4,7 @@ Promised: nothing runs twice to its end, every call succeeds, and no short call 
 """
 
 import asyncio
-import signal
-import sys
 import time
-from asyncio.subprocess import Process
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -18,20 +15,16 @@ from aiokafka import AIOKafkaConsumer
 from pydantic_core import from_json
 
 from headway.client import HeadwayClient, NoResponseError
-from headway.plane.ports import free_ports
-from headway.plane.probes import is_ready
 from loadtest.context import Context, broken
-from loadtest.nemesis.fault import until
+from loadtest.workers import end_worker, start_worker
 from schemas.base import RunStatus
 from schemas.topics import EVENTS
-from services.chassis.settings import environment
 
 CONFIG = Path(__file__).parents[1] / "scaling"
 SHORT_MS, SHORT_EVERY_S = 5, 0.05
 LONG_MS, LONG_EVERY_S = 20_000, 2.0
 DEADLINE_S = 120.0
 STEADY_S = 8.0
-READY_S, END_S = 30.0, 15.0
 PROMISED_STALL_S = 3.0
 
 
@@ -107,48 +100,15 @@ async def _scale_out_and_in(context: Context) -> list[tuple[str, float, float]]:
         workers = []
         for name in ("two", "three"):
             await steadily(name)
-            workers.append(await _start(context))
-            stack.push_async_callback(_end, workers[-1])
+            workers.append(await start_worker(context, "mixed"))
+            stack.push_async_callback(end_worker, workers[-1])
             await asyncio.sleep(STEADY_S)
         for name, worker in zip(("two again", "one again"), workers, strict=True):
             await steadily(name)
-            await _end(worker)
+            await end_worker(worker)
             await asyncio.sleep(STEADY_S)
     overs = [began for _, began in marks[1:]] + [time.monotonic()]
     return [(name, began, over) for (name, began), over in zip(marks, overs, strict=True)]
-
-
-async def _start(context: Context) -> Process:
-    """A further worker of the class, ready. TimeoutError when it is not within half a minute."""
-    (port,) = free_ports(1)
-    endpoints = context.endpoints
-    with (context.home / "logs" / f"worker-mixed-at-{port}.log").open("wb") as log:
-        worker = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "headway", "worker", "--model-class", "mixed"),
-            stdout=log,
-            stderr=log,
-            env=environment(
-                HEADWAY_HOME=str(context.home),
-                HEADWAY_KAFKA_BOOTSTRAP_SERVERS=endpoints.kafka,
-                HEADWAY_REDIS_URL=endpoints.redis,
-                HEADWAY_WORKER_METRICS_HOST="127.0.0.1",
-                HEADWAY_WORKER_METRICS_PORT=str(port),
-            ),
-        )
-    async with asyncio.timeout(READY_S):
-        while not await is_ready(port):  # noqa: ASYNC110  its side door has no event to wait for
-            await asyncio.sleep(0.1)
-    return worker
-
-
-async def _end(worker: Process) -> None:
-    """In order; by force when that takes too long."""
-    if worker.returncode is not None:
-        return
-    worker.send_signal(signal.SIGTERM)
-    if not await until(lambda: worker.returncode is not None, END_S):
-        worker.kill()
-    await worker.wait()
 
 
 async def _ran_twice(bootstrap: str) -> int:
