@@ -28,7 +28,7 @@ MAXIMUM_S = 15.0
 """How long the maximum is looked for, when no rate is given."""
 SAMPLES = 150
 """Of the memory, in a window."""
-NOT_SERVICES = {"kafka", "valkey", "valkey-server", "loadtest", "plane"}
+NOT_SERVICES = {"kafka", "valkey", "loadtest", "plane"}
 """Parts whose memory is reported, and not promised: the broker, the store, and this process."""
 DRIFT, GROWTH = 1.2, 1.05
 
