@@ -10,7 +10,10 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, TextIO, cast
+from datetime import UTC, datetime
+from functools import partial
+from threading import Lock
+from typing import Any, TextIO
 
 import structlog
 from pydantic import ValidationError
@@ -18,20 +21,27 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor, Wrapped
 
 MAX_REASON = 500
 MAX_FRAMES = 20
+TELLS_INFO = ("debug", "info")
+"""Levels at which canonical lines are written."""
+
+_JSON = json.JSONEncoder(default=str, separators=(",", ":"))
+"""ASCII: no field can break the line, and a lone surrogate cannot break the log."""
 
 log: FilteringBoundLogger = structlog.get_logger()
 
 
 def configure(service: str, instance: str, level: str = "info", stream: TextIO | None = None) -> None:
     """Sends the process's logs to `stream` (default stdout), libraries' warnings included."""
+    global _canonical  # noqa: PLW0603  a process has one log
     out = stream or sys.stdout
+    process = {"service": service, "instance": instance}
 
     def identify(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
-        return {"event": fields.pop("event"), "service": service, "instance": instance, **fields}
+        return {"event": fields.pop("event"), **process, **fields}
 
-    renderer = structlog.dev.ConsoleRenderer() if out.isatty() else _line
-    lossy = cast(TextIO, _Lossy(out))
-    _shape(level, lambda: structlog.WriteLogger(lossy), identify, renderer)
+    sink, for_people = _Sink(out), out.isatty()
+    _shape(level, lambda: sink, identify, structlog.dev.ConsoleRenderer() if for_people else _line)
+    _canonical = _by_structlog if for_people or level not in TELLS_INFO else partial(_straight, sink, process)
     logging.basicConfig(handlers=[_LibraryHandler()], level=logging.WARNING, force=True)
 
 
@@ -50,24 +60,38 @@ def _shape(level: str, logger: Callable[[], WrappedLogger], first: Processor, la
     )
 
 
-class _Lossy:
-    """A stream that loses what it cannot write: a full disk costs log lines, and must not end the service."""
+class _Sink:
+    """Writes lines, each at once, and loses what it cannot write: a full disk must not end the service."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._lock = Lock()
 
-    def write(self, text: str) -> None:
-        with suppress(OSError):
-            self._stream.write(text)
-
-    def flush(self) -> None:
-        with suppress(OSError):
+    def msg(self, line: str) -> None:
+        """Whole lines, whatever thread they come from."""
+        with self._lock, suppress(OSError):
+            self._stream.write(line + "\n")
             self._stream.flush()
+
+    debug = info = warning = error = critical = exception = msg
 
 
 def canonical(event: str, **fields: Any) -> None:
     """The one line of a finished unit of work: what it was, how it ended, how long it took."""
+    _canonical(event, fields)
+
+
+def _by_structlog(event: str, fields: EventDict) -> None:
     log.info(event, **fields)
+
+
+def _straight(sink: _Sink, process: dict[str, str], event: str, fields: EventDict) -> None:
+    """The very line that structlog would make. There are several a run: all its processors take twice the time."""
+    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    sink.msg(_JSON.encode({"event": event, **process, **fields, "level": "info", "timestamp": now}))
+
+
+_canonical: Callable[[str, EventDict], None] = _by_structlog
 
 
 def reason(error: BaseException) -> str:
@@ -105,8 +129,7 @@ def _frames(error: BaseException) -> Iterator[str]:
 
 
 def _line(_logger: WrappedLogger, _method: str, fields: EventDict) -> str:
-    """ASCII JSON: no field can break the line, and a lone surrogate cannot break the log."""
-    return json.dumps(fields, default=str, separators=(",", ":"))
+    return _JSON.encode(fields)
 
 
 class _LibraryHandler(logging.Handler):

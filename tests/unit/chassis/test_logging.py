@@ -3,6 +3,7 @@
 import io
 import json
 import logging as stdlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 import structlog
 from pydantic import BaseModel, ValidationError
 
+from schemas.base import Priority
 from services.chassis import logging
 from services.chassis.logging import canonical, log
 
 
 @pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
+def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(logging, "_canonical", logging._canonical)
     root = stdlib.getLogger()
     handlers, level, shape = root.handlers[:], root.level, structlog.get_config()
     yield
@@ -47,6 +50,19 @@ def test_a_canonical_line_names_the_event_and_the_process(out: io.StringIO) -> N
         "run_id": "r",
         "service_ms": 1.5,
     }
+
+
+@pytest.mark.parametrize("level", ["debug", "info", "warning"])
+def test_a_canonical_line_is_the_line_of_an_info(level: str) -> None:
+    out = io.StringIO()
+    logging.configure("worker", "host-worker-1", level, out)
+    canonical("task_ended", run_id="r\u2028", lane=Priority.BATCH, service_ms=1.5, why=None)
+    log.info("task_ended", run_id="r\u2028", lane=Priority.BATCH, service_ms=1.5, why=None)
+    stamp = r'"timestamp":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z"'
+    written = [re.sub(stamp, "<now>", line) for line in out.getvalue().splitlines()]
+    assert written[::2] == written[1::2]
+    assert len(written) == (0 if level == "warning" else 2)
+    assert all("<now>" in line for line in written)
 
 
 def test_a_full_disk_costs_lines_and_nothing_else() -> None:
