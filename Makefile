@@ -29,10 +29,12 @@ simulate: install ## thousands of planes in virtual time, and what befalls them
 up: install ## the embedded plane, until Ctrl-C
 	$(BIN)/headway up
 
-bench: install ## what one hop costs here, and what the plane adds to it
-	$(BIN)/python -m loadtest floor
-	$(BIN)/python -m loadtest fanout --concurrency 1
-	$(BIN)/python -m loadtest fanout --concurrency 64
+bench: install ## what one hop costs here, and what the plane adds to it: a page with plots in bench/
+	mkdir -p bench
+	$(BIN)/python -m loadtest floor --duration 10s --repeats 5 --json bench/1-floor.json
+	$(BIN)/python -m loadtest fanout --duration 10s --repeats 5 --json bench/2-fanout.json
+	$(BIN)/python -m loadtest fanout --concurrency 256 --duration 10s --repeats 5 --json bench/3-fanout-256.json
+	$(BIN)/python -m loadtest report bench/*.json --out bench/report.html
 
 check: install ## format, lint, types, architecture, dead dependencies
 	$(BIN)/ruff format --check .
@@ -42,4 +44,4 @@ check: install ## format, lint, types, architecture, dead dependencies
 	$(BIN)/deptry .
 
 clean: ## everything that can be made again
-	rm -rf .venv .headway dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf .venv .headway bench dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,6 +67,8 @@ SCENARIOS = {
 }
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Load tests: each starts a plane of its own.")
+ELSEWHERE = ("home", "json_file", "report_file")
+"""Options that change nothing about what is measured."""
 out = Console()
 told = Console(stderr=True)
 
@@ -82,6 +85,7 @@ def main(
     requests: Annotated[int | None, typer.Option(min=1, help="How many chaos makes; default 20000.")] = None,
     faults: Annotated[int | None, typer.Option(min=0, help="How many chaos makes; default 300.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the figures.")] = None,
+    report_file: Annotated[Path | None, typer.Option("--report", help="Where to write a page with plots.")] = None,
 ) -> None:
     """Example: python -m loadtest fanout --concurrency 64 --duration 20s --repeats 5 --json out.json"""
     logging.disable(logging.ERROR)  # what clients say of a broker that is away on purpose
@@ -94,12 +98,25 @@ def main(
     except PlaneError as error:
         told.print(f"loadtest: {error}", style="red", markup=False)
         raise typer.Exit(1) from None
+    figures = {"command": _command(command), **figures}
     _show(figures)
     if json_file is not None:
         json_file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if report_file is not None:
+        _write_page(report_file, [figures])
     if figures.get(BROKEN):
         told.print(f"loadtest: broken: {', '.join(figures[BROKEN])}", style="red", markup=False)
         raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="What --json wrote.")],
+    page_file: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
+) -> None:
+    """One page with the plots of several scenarios; it needs no network."""
+    runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    _write_page(page_file, runs)
 
 
 for name, each in SCENARIOS.items():
@@ -129,6 +146,22 @@ async def _run(
 def say(text: str) -> None:
     """Tells people what goes on."""
     told.print(text, markup=False)
+
+
+def _write_page(file: Path, runs: Sequence[dict[str, Any]]) -> None:
+    from loadtest.report.page import render  # heavy, and of no use while load is made
+
+    file.write_text(render(runs), encoding="utf-8")
+
+
+def _command(context: typer.Context) -> str:
+    """What to type to measure this again, without where the figures went."""
+    said = [
+        f" {option.opts[0]} {context.params[option.name]}"
+        for option in context.command.params
+        if option.name and option.name not in ELSEWHERE and context.params[option.name] != option.default
+    ]
+    return f"python -m loadtest {context.command.name}{''.join(said)}"
 
 
 def _seconds(duration: str) -> float:

@@ -1,0 +1,73 @@
+"""Figures as SVG that stands in a page and takes its colours and letters from it, by day and by night."""
+
+import itertools
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+SERIES = tuple(f"#fa00{number:02x}" for number in range(1, 9))
+"""Colours that nobody sees: each becomes the page's variable of that number, `--s1` to `--s8`."""
+BAD, INK, GRID = "#fb0001", "#fb0002", "#fb0003"
+VARIABLES = {f"--s{number}": colour for number, colour in enumerate(SERIES, 1)} | {
+    "--bad": BAD,
+    "--ink-2": INK,
+    "--grid": GRID,
+}
+WIDTH_IN, HEIGHT_IN = 6.4, 3.0
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # letters stay letters: they are found, and are the page's own
+    "text.parse_math": False,  # a name may hold a $
+    "font.size": 9.0,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": GRID,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "axes.xmargin": 0.01,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "xtick.color": GRID,
+    "xtick.labelcolor": INK,
+    "ytick.color": GRID,
+    "ytick.labelcolor": INK,
+    "ytick.major.size": 0,
+    "ytick.minor.size": 0,
+    "xtick.minor.size": 0,
+    "lines.linewidth": 1.6,
+    "lines.solid_capstyle": "round",
+}
+_salts = itertools.count()
+
+
+@contextmanager
+def figure(height_in: float = HEIGHT_IN, columns: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A figure to draw in, with so many fields side by side; `svg` must be called before it is left."""
+    with mpl.rc_context(STYLE | {"svg.hashsalt": f"headway-{next(_salts)}"}):  # ids are the page's: none twice
+        made = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+        made.patch.set_visible(False)
+        fields = made.subplots(1, columns, squeeze=False)[0]
+        for axes in fields:
+            axes.patch.set_visible(False)
+        yield made, list(fields)
+
+
+def svg(drawn: Figure) -> str:
+    """The element, with the page's variables for colours, as wide as its place."""
+    text = StringIO()
+    drawn.savefig(text, format="svg", metadata={"Date": None})
+    element = text.getvalue().partition("<svg")[2]
+    element = re.sub(r"\s*<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
+    element = re.sub(r' (width|height)="[\d.]+pt"', "", element, count=2)
+    for variable, colour in VARIABLES.items():
+        element = element.replace(colour, f"var({variable})")
+    return f'<svg role="img"{element}'

@@ -1,0 +1,231 @@
+"""The plots of one scenario, each made of its JSON; one whose figures are not there is left out."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from loadtest.measure import SERIES
+from loadtest.report.drawing import BAD, GRID, INK, figure, svg
+from loadtest.report.drawing import SERIES as COLOURS
+
+Figures = Mapping[str, Any]
+LOG_FROM = 20.0
+"""A scale is logarithmic where its greatest value is so many times its least."""
+PERCENTILES = (0, 50, 90, 99, 99.9, 99.99, 99.999)
+MAX_LANES = len(COLOURS)
+PARTS = {
+    "service": "in engines",
+    "queue": "in queues",
+    "cold": "cold starts",
+    "coordination": "coordination",
+    "client": "to and from the client",
+}
+"""Of `timing_ms`, as people say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """What a page shows: a heading, the drawing, and what its colours mean, by variable of the page."""
+
+    title: str
+    svg: str
+    legend: tuple[tuple[str, str], ...] = ()
+    note: str = ""
+
+
+def plots(figures: Figures) -> Iterator[Plot]:
+    """In the order in which people ask: how long, how much, when, what waited, where, and who paid."""
+    for draw in _ALL:
+        plot = draw(figures)
+        if plot is not None:
+            yield plot
+
+
+def distribution(figures: Figures) -> Plot | None:
+    """Latency by percentile; the tail is drawn as wide as the rest. Beside it the floor, and what was added."""
+    curves = dict(_curves(figures))
+    if not curves:
+        return None
+    with figure() as (drawn, (axes,)):
+        for colour, points in zip(COLOURS, curves.values(), strict=False):
+            axes.plot([_tail(percent) for percent, _ in points], [ms for _, ms in points], color=colour)
+        if isinstance(ideal := figures.get("ideal_ms"), int | float):
+            axes.axhline(ideal, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
+            axes.annotate(f"ideal {ideal:g} ms", (1, ideal), (3, 3), textcoords="offset points")
+        _latency_axis(axes, [ms for points in curves.values() for _, ms in points])
+        _percentile_axis(axes, max(percent for points in curves.values() for percent, _ in points))
+        return Plot("Latency distribution", svg(drawn), _legend(curves))
+
+
+def _curves(figures: Figures) -> Iterator[tuple[str, list[tuple[float, float]]]]:
+    run = _at(figures, SERIES, "percentiles_ms")
+    floor = _at(figures, "floor", SERIES, "percentiles_ms")
+    ideal = figures.get("ideal_ms")
+    if run:
+        yield "a run" if floor else "a request", run
+    if run and floor and isinstance(ideal, int | float):
+        yield "what the plane adds to the ideal", [(percent, max(ms - ideal, 0.001)) for percent, ms in run]
+    if floor:
+        yield "the floor: bare Kafka, as many hops", floor
+
+
+def throughput(figures: Figures) -> Plot | None:
+    """Requests that ended, second by second."""
+    seconds = _whole_seconds(figures)
+    if not seconds:
+        return None
+    completed, failed = seconds["completed"], seconds["failed"]
+    with figure() as (drawn, (axes,)):
+        at = range(len(completed))
+        axes.fill_between(at, completed, color=COLOURS[0], alpha=0.15, linewidth=0)
+        axes.plot(at, completed, color=COLOURS[0])
+        legend = [("--s1", "completed")]
+        if any(failed):
+            axes.bar(at, failed, color=BAD, width=1.0)
+            legend.append(("--bad", "failed"))
+        _time_axis(axes)
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("requests a second")
+        return Plot("Throughput over time", svg(drawn), tuple(legend))
+
+
+def latency_over_time(figures: Figures) -> Plot | None:
+    """Median and tail of what completed in each second."""
+    seconds = _whole_seconds(figures)
+    known = [value for name in ("p50_ms", "p99_ms") for value in seconds.get(name, ()) if value is not None]
+    if not known:
+        return None
+    with figure() as (drawn, (axes,)):
+        for colour, name in ((COLOURS[0], "p50_ms"), (COLOURS[1], "p99_ms")):
+            values = [float("nan") if value is None else value for value in seconds[name]]
+            axes.plot(range(len(values)), values, color=colour)
+        _time_axis(axes)
+        _latency_axis(axes, known)
+        return Plot("Latency over time", svg(drawn), (("--s1", "median"), ("--s2", "99th percentile")))
+
+
+def lag(figures: Figures) -> Plot | None:
+    """Tasks behind, by lane; the eight lanes that were furthest behind."""
+    found = _at(figures, SERIES, "lag")
+    tasks: Mapping[str, Sequence[int]] = found.get("tasks", {}) if found else {}
+    if not tasks:
+        return None
+    lanes = sorted(tasks, key=lambda lane: -max(tasks[lane]))[:MAX_LANES]
+    with figure() as (drawn, (axes,)):
+        for colour, lane in zip(COLOURS, lanes, strict=False):
+            axes.plot(found["at_s"], tasks[lane], color=colour)
+        _time_axis(axes)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
+        axes.set_ylabel("tasks")
+        left_out = f"{len(tasks) - MAX_LANES} more lanes were behind by less." if len(tasks) > MAX_LANES else ""
+        note = f"Appended, but not yet committed: waiting, or running. {left_out}".strip()
+        return Plot("Lag by lane", svg(drawn), _legend(lanes), note)
+
+
+def time_of_a_run(figures: Figures) -> Plot | None:
+    """Where the time of the mean run went, as the responses tell."""
+    timing = {part: float(figures.get("timing_ms", {}).get(part, 0.0)) for part in PARTS}
+    shown = {part: ms for part, ms in timing.items() if ms > 0}
+    if not shown:
+        return None
+    total = sum(shown.values())
+    with figure(height_in=1.25) as (drawn, (axes,)):
+        left = 0.0
+        for colour, ms in zip(COLOURS, shown.values(), strict=False):
+            axes.barh(0, ms, left=left, color=colour, height=0.8, edgecolor="none")
+            left += ms
+        axes.set_xlim(0, total)
+        axes.set_yticks([])
+        axes.grid(visible=False)
+        axes.set_xlabel("milliseconds")
+        legend = tuple(
+            (f"--s{number}", f"{PARTS[part]}: {ms:.3g} ms, {100 * ms / total:.1f} %")
+            for number, (part, ms) in enumerate(shown.items(), 1)
+        )
+        return Plot("Where a run's time goes", svg(drawn), legend, "The mean of all runs, along the critical path.")
+
+
+def cpu(figures: Figures) -> Plot | None:
+    """Who pays for a run, and what they hold."""
+    costs: Mapping[str, float] = figures.get("cpu_ms_per_run") or {}
+    if not costs:
+        return None
+    memory: Mapping[str, float] = figures.get("rss_mib") or {}
+    parts = sorted(costs, key=lambda part: costs[part])
+    with figure(height_in=max(1.6, 0.6 + 0.27 * len(parts)), columns=2) as (drawn, (left, right)):
+        _bars(left, parts, [costs[part] for part in parts], COLOURS[0], "CPU milliseconds a run")
+        _bars(right, parts, [memory.get(part, 0.0) for part in parts], COLOURS[2], "MiB resident")
+        right.set_yticklabels([])
+        note = f"All together {sum(costs.values()):.3g} ms of CPU a run, the load generator included."
+        return Plot("CPU and memory by part", svg(drawn), (), note)
+
+
+def _bars(axes: Axes, names: Sequence[str], values: Sequence[float], colour: str, unit: str) -> None:
+    drawn = axes.barh(range(len(names)), values, color=colour, height=0.7)
+    axes.bar_label(drawn, [f"{value:.3g}" if value < 1_000 else f"{value:.0f}" for value in values], padding=3)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xlim(0, max(*values, 1e-9) * 1.2)
+    axes.grid(visible=False)
+    axes.set_xlabel(unit)
+
+
+def _time_axis(axes: Axes) -> None:
+    axes.set_xlabel("seconds")
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+
+
+def _latency_axis(axes: Axes, values: Sequence[float]) -> None:
+    positive = [value for value in values if value > 0]
+    if positive and max(positive) >= LOG_FROM * min(positive):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:g}"))
+    axes.yaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+    axes.set_ylabel("milliseconds")
+
+
+def _percentile_axis(axes: Axes, last: float) -> None:
+    axes.set_xscale("log")
+    shown = [percent for percent in PERCENTILES if percent <= last]
+    axes.set_xticks([_tail(percent) for percent in shown], [f"{percent:g}" for percent in shown])
+    axes.xaxis.set_minor_formatter(FuncFormatter(lambda *_: ""))
+    axes.grid(visible=True, axis="x", color=GRID)
+    axes.set_xlabel("percentile")
+
+
+def _tail(percent: float) -> float:
+    """One in so many is slower: 99 % → 100."""
+    return 100 / (100 - percent)
+
+
+def _whole_seconds(figures: Figures) -> dict[str, list[Any]]:
+    """Without the last one, which the load did not fill; nothing of less than two."""
+    seconds = _at(figures, SERIES, "seconds") or {}
+    whole = {name: list(values)[:-1] for name, values in seconds.items()}
+    return whole if whole.get("completed") else {}
+
+
+def _legend(names: Sequence[str] | Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((f"--s{number}", name) for number, name in enumerate(names, 1))
+
+
+def _at(figures: Any, *path: str) -> Any:
+    """What is there; None if any of it is not."""
+    for name in path:
+        figures = figures.get(name) if isinstance(figures, Mapping) else None
+    return figures
+
+
+_ALL: tuple[Callable[[Figures], Plot | None], ...] = (
+    distribution,
+    throughput,
+    latency_over_time,
+    lag,
+    time_of_a_run,
+    cpu,
+)
