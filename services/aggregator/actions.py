@@ -84,6 +84,8 @@ class Actions:
         self.dead_letters = DeadLetters(metrics)
         self.dead_letters.expect((REQUESTS, EVENTS), DeadLetterReason)
         self._finishing: dict[str, asyncio.Task[None]] = {}
+        self._told: set[str] = set()
+        """Runs of which workers know that they are over, until that is in the log."""
 
     async def act(self, decided: Sequence[Decided]) -> list[tuple[Record, list[Outgoing]]]:
         """What must be acknowledged before the commit passes each record."""
@@ -97,6 +99,7 @@ class Actions:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._told.clear()
 
     async def _act_on(self, record: Record, decisions: Sequence[Decision], requests: Requests) -> list[Outgoing]:
         outgoing: list[Outgoing] = []
@@ -104,6 +107,8 @@ class Actions:
             if isinstance(decision, Dispatch):
                 outgoing.append(await self._ready(decision.ready))
             elif isinstance(decision, Finish):
+                if isinstance(decision.run.started, RunStarted):
+                    self._tell_workers(decision.run.run_id, decision.run.started.deadline_at)
                 outgoing.extend(self._finish(decision.run, record.partition))
             elif isinstance(decision, Publish):
                 outgoing.extend(self._publish(decision, record))
@@ -127,6 +132,12 @@ class Actions:
         if fits(record):
             return record
         return _failed(ready, ErrorCode.CONTENT_TOO_LARGE, "the step's definition does not fit a record")
+
+    def _tell_workers(self, run_id: str, deadline_at: LogTime) -> None:
+        """Once; already when the end is decided, for it stands whoever appends it, and however late."""
+        if run_id not in self._told:
+            self._told.add(run_id)
+            self._stopper.stop_run(run_id, deadline_at)
 
     # The outcome ------------------------------------------------------------------------------
 
@@ -181,7 +192,8 @@ class Actions:
             more={headers.MESSAGE_TYPE: "InferenceResponse", **correlation},
         )
         if decision.deadline_at is not None:
-            self._stopper.stop_run(finished.run_id, decision.deadline_at)
+            self._tell_workers(finished.run_id, decision.deadline_at)
+            self._told.discard(finished.run_id)
         self._count(finished)
         return [response, run_record(USAGE, finished.usage, key=finished.tenant)]
 

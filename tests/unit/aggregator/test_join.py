@@ -203,6 +203,22 @@ async def test_a_run_that_ends_with_open_attempts_tells_the_workers(shell: Shell
     assert shell.stopper.stopped == [(run_id, T0 + DEADLINE_MS)]
 
 
+async def test_workers_are_told_when_the_end_is_decided_not_when_it_is_in_the_log(shell: Shell) -> None:
+    await shell.feed(started(ONE))
+    await shell.feed(completed("a", Output(value=1)))
+    assert shell.stopper.stopped == [(Log.run_id, T0 + DEADLINE_MS)]
+
+
+async def test_an_owner_that_did_not_decide_the_end_tells_the_workers_when_it_reads_it(shell: Shell) -> None:
+    shell.join.owned[0].acted = 2
+    await shell.feed(started(ONE), completed("a", Output(value=1)))
+    assert shell.stopper.stopped == []
+    run = shell.join.owned[0].state.open[Log.run_id]
+    assert isinstance(run, Run)
+    await shell.feed(finish(run, Mapped(1)))
+    assert shell.stopper.stopped == [(Log.run_id, T0 + DEADLINE_MS)]
+
+
 async def test_an_output_too_large_for_a_response_fails_the_run(shell: Shell) -> None:
     await shell.feed(started(ONE))
     (finished,) = await shell.feed(completed("a", Output(value="x" * 600_000)))
