@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from immutables import Map
 
 from schemas.base import BlobRef
+from services.aggregator.domain.evolve import evolve
 from services.aggregator.domain.packing import pack
 from services.aggregator.domain.snapshot import (
     SnapshotRef,
@@ -173,7 +174,7 @@ async def _pack_in_slices(state: Partition, work: _Work) -> Partition:
         packed[run_id] = pack(run)
         if len(packed) % SLICE == 0:
             await work.pause()
-    return replace(state, open=Map(packed))
+    return evolve(state, open=Map(packed))
 
 
 async def _join_in_slices(pieces: Iterable[bytes], work: _Work) -> bytes:

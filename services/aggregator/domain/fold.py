@@ -5,7 +5,7 @@ whatever a record makes due (deadline, time-outs, retries) is applied at that st
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
@@ -29,6 +29,7 @@ from schemas.graphs import OnFailure, StepKind
 from schemas.joins import StepReady
 from schemas.usage import StepCost
 from services.aggregator.domain.decisions import DeadLetter, Decision, Dispatch, Finish, Publish
+from services.aggregator.domain.evolve import evolve
 from services.aggregator.domain.packing import open_run, sharing
 from services.aggregator.domain.plans import Plan
 from services.aggregator.domain.state import (
@@ -111,9 +112,9 @@ def _open(partition: Partition, event: RunStarted, now: int) -> Folded:
     plan = partition.plans.get(event.graph_digest) or Plan.of(event.graph)
     run = Run(sharing(event, plan.graph), plan, dict.fromkeys(plan.steps, StepState()))
     cancelled_by = partition.cancelled.get(event.run_id, now)
-    partition = replace(partition, plans=partition.plans.set(event.graph_digest, plan))
+    partition = evolve(partition, plans=partition.plans.set(event.graph_digest, plan))
     if cancelled_by is not None:
-        partition = replace(partition, cancelled=partition.cancelled.forget(event.run_id))
+        partition = evolve(partition, cancelled=partition.cancelled.forget(event.run_id))
         run, decisions = _close(run, RunStatus.CANCELLED, now, _cancelled(cancelled_by))
     elif now >= event.deadline_at:
         run, decisions = _close(run, RunStatus.EXPIRED, now, _expired())
@@ -127,11 +128,11 @@ def _on_unknown(partition: Partition, event: Event, now: int) -> Folded:
     if not isinstance(event, RunCancelled) or partition.finished.get(event.run_id, now) is not None:
         return partition, ()
     remembered = partition.cancelled.remember(event.run_id, event.cancelled_by, now)
-    return replace(partition, cancelled=remembered), ()
+    return evolve(partition, cancelled=remembered), ()
 
 
 def _on_run_finished(partition: Partition, event: RunFinished, run: Run, now: int) -> Folded:
-    partition = replace(
+    partition = evolve(
         partition,
         open=partition.open.delete(run.run_id),
         finished=partition.finished.remember(run.run_id, run.started.body_digest, now),
@@ -144,7 +145,7 @@ def _on_closing(partition: Partition, run: Run, outcome: Outcome, now: int) -> F
     """Nothing changes what was decided; but a `run-finished` that never came is asked for again."""
     if now < outcome.again_at:
         return partition, ()
-    again = replace(run, outcome=replace(outcome, again_at=now + FINISH_AGAIN_MS))
+    again = evolve(run, outcome=evolve(outcome, again_at=now + FINISH_AGAIN_MS))
     return partition.with_run(again), (Finish(again),)
 
 
@@ -157,7 +158,7 @@ def _prune(partition: Partition) -> Partition:
     for digest in partition.plans:
         if digest not in used:
             kept = kept.delete(digest)
-    return replace(partition, plans=kept, prune_at=max(MAX_PLANS, 2 * len(kept)))
+    return evolve(partition, plans=kept, prune_at=max(MAX_PLANS, 2 * len(kept)))
 
 
 # An open run ------------------------------------------------------------
@@ -181,7 +182,7 @@ def _on_step_completed(run: Run, event: StepCompleted, now: int) -> Changed:
         return _charged_only(run, event.step, state, charged), ()
     if _step_kind(run, event.step) is StepKind.GATE and event.output.value is not True:
         return _on_gate_shut(run, event, charged, now)
-    done = replace(
+    done = evolve(
         charged,
         status=StepStatus.SUCCEEDED,
         fallback=event.fallback,
@@ -198,7 +199,7 @@ def _on_step_completed(run: Run, event: StepCompleted, now: int) -> Changed:
 def _on_gate_shut(run: Run, event: StepCompleted, charged: StepState, now: int) -> Changed:
     """A gate's answer is true, or the run ends. Whatever is neither true nor false is no answer: fail closed."""
     answer = event.output.value
-    done = replace(charged, status=StepStatus.SUCCEEDED, output=event.output, over_at=now)
+    done = evolve(charged, status=StepStatus.SUCCEEDED, output=event.output, over_at=now)
     if answer is not False:
         message = "a gate must be true or false"
         error = ErrorDetail(code=ErrorCode.INTERNAL, message=message, step=event.step)
@@ -214,7 +215,7 @@ def _on_step_failed(run: Run, event: StepFailed, now: int) -> Changed:
     charged = _charge(state, event)
     if not _is_current(state, event):
         return _charged_only(run, event.step, state, charged), ()
-    charged = replace(
+    charged = evolve(
         charged,
         model_class=event.model_class,
         backend=event.backend,
@@ -227,7 +228,7 @@ def _on_step_skipped(run: Run, event: StepSkipped, now: int) -> Changed:
     state = run.steps.get(event.step)
     if state is None or not _is_current(state, event):
         return run, ()
-    return _advance(run.step(event.step, replace(state, status=StepStatus.SKIPPED, over_at=now)), event.step, now)
+    return _advance(run.step(event.step, evolve(state, status=StepStatus.SKIPPED, over_at=now)), event.step, now)
 
 
 def _on_run_cancelled(run: Run, event: RunCancelled, now: int) -> Changed:
@@ -266,7 +267,7 @@ def _charge(state: StepState, event: AttemptEvent) -> StepState:
         service_ms=cost.service_ms + event.service_ms,
         cost_usd=cost.cost_usd + event.cost_usd,
     )
-    return replace(state, cost=added, charged=state.charged | {event.attempt})
+    return evolve(state, cost=added, charged=state.charged | {event.attempt})
 
 
 def _charged_only(run: Run, step_id: str, state: StepState, charged: StepState) -> Run:
@@ -294,7 +295,7 @@ def _needs_are_over(run: Run, step_id: str) -> bool:
 def _start(run: Run, step_ids: Iterator[str] | list[str] | tuple[str, ...], now: int) -> Changed:
     decisions: list[Decision] = []
     for step_id in step_ids:
-        run, decision = _dispatch(run, step_id, replace(run.steps[step_id], ready_at=now), now)
+        run, decision = _dispatch(run, step_id, evolve(run.steps[step_id], ready_at=now), now)
         decisions.append(decision)
     return run, tuple(decisions)
 
@@ -306,7 +307,7 @@ def _dispatch(run: Run, step_id: str, state: StepState, now: int) -> tuple[Run, 
     assert isinstance(started, RunStarted)
     step = plan.steps[step_id]
     own_deadline = now + step.timeout_ms if step.timeout_ms is not None else started.deadline_at
-    state = replace(
+    state = evolve(
         state,
         status=StepStatus.READY,
         attempt=state.attempt + 1,
@@ -352,14 +353,14 @@ def _fail(run: Run, step_id: str, state: StepState, error: ErrorDetail, now: int
     assert isinstance(run.started, RunStarted)
     step = run.plan.steps[step_id]
     error = error.model_copy(update={"step": step_id})
-    state = replace(state, error=error, timeout_at=None)
+    state = evolve(state, error=error, timeout_at=None)
     due = now + _backoff_ms(run.run_id, step_id, state)
     if error.retryable and state.tries < step.max_attempts and due < run.started.deadline_at:
-        return run.step(step_id, replace(state, retry_at=due)), ()
+        return run.step(step_id, evolve(state, retry_at=due)), ()
     if state.fallback + 1 < len(step.chain):
-        run, decision = _dispatch(run, step_id, replace(state, fallback=state.fallback + 1, tries=0), now)
+        run, decision = _dispatch(run, step_id, evolve(state, fallback=state.fallback + 1, tries=0), now)
         return run, (decision,)
-    failed = run.step(step_id, replace(state, status=StepStatus.FAILED, over_at=now))
+    failed = run.step(step_id, evolve(state, status=StepStatus.FAILED, over_at=now))
     if step.on_failure is OnFailure.CONTINUE:
         return _advance(failed, step_id, now)
     return _close(failed, RunStatus.FAILED, now, error)

@@ -1,7 +1,7 @@
 """From a decided run to its one response and its bill."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from schemas import ids
@@ -10,6 +10,7 @@ from schemas.errors import ErrorCode, ErrorDetail
 from schemas.events import RunFinished, RunRejected, RunStarted
 from schemas.responses import Cost, InferenceResponse, StepReport, Timing
 from schemas.usage import StepCost, UsageRecord
+from services.aggregator.domain.evolve import evolve
 from services.aggregator.domain.state import Outcome, Run, StepState
 
 LARGEST = sys.float_info.max
@@ -36,7 +37,7 @@ def finish(run: Run, mapped: Mapped) -> RunFinished:
     assert run.outcome is not None
     outcome = run.outcome
     if mapped.error is not None:
-        outcome = replace(outcome, status=RunStatus.FAILED, error=mapped.error)
+        outcome = evolve(outcome, status=RunStatus.FAILED, error=mapped.error)
     return RunFinished(
         run_id=run.run_id,
         tenant=run.started.tenant,

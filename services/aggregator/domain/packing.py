@@ -1,7 +1,7 @@
 """An open run as bytes, and back: how snapshots hold it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -9,6 +9,7 @@ from pydantic_core import from_json
 
 from schemas.events import RunRejected, RunStarted
 from schemas.graphs import Graph
+from services.aggregator.domain.evolve import evolve
 from services.aggregator.domain.plans import Plan
 from services.aggregator.domain.state import Outcome, PackedRun, Partition, Run, StepState
 
@@ -57,7 +58,7 @@ def adopt(live: Partition, before: Partition, packed: Partition) -> Partition:
     for run_id, run in packed.open.items():
         if runs.get(run_id) is before.open[run_id]:
             runs[run_id] = run
-    return replace(live, open=runs.finish())
+    return evolve(live, open=runs.finish())
 
 
 def unpack(packed: PackedRun, plans: Mapping[str, Plan]) -> Run:

@@ -1,6 +1,6 @@
 """The state that the fold makes of one events partition. Immutable: an old version stays whole."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from immutables import Map
 
@@ -9,6 +9,7 @@ from schemas.errors import ErrorDetail
 from schemas.events import RunRejected, RunStarted
 from schemas.graphs import OnFailure, StepKind
 from schemas.usage import StepCost
+from services.aggregator.domain.evolve import evolve
 from services.aggregator.domain.memory import Memory
 from services.aggregator.domain.plans import Plan
 
@@ -103,11 +104,11 @@ class Run:
 
     def step(self, step_id: str, state: StepState) -> "Run":
         """The run with one step changed."""
-        return replace(self, steps={**self.steps, step_id: state})
+        return evolve(self, steps={**self.steps, step_id: state})
 
     def closed(self, status: RunStatus, at: int, error: ErrorDetail | None = None) -> "Run":
         """The run, decided."""
-        return replace(self, outcome=Outcome(status, at, at + FINISH_AGAIN_MS, error))
+        return evolve(self, outcome=Outcome(status, at, at + FINISH_AGAIN_MS, error))
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -165,4 +166,4 @@ class Partition:
 
     def with_run(self, run: Run) -> "Partition":
         """The partition with one run opened or changed."""
-        return replace(self, open=self.open.set(run.run_id, run))
+        return evolve(self, open=self.open.set(run.run_id, run))
