@@ -24,12 +24,14 @@ from services.worker.domain.parking import Parking
 from services.worker.domain.ports import Answer, Verdict
 from services.worker.domain.slots import Slots
 from services.worker.ended_runs import EndedRuns
-from services.worker.handlers import Attempt, TaskHandler
+from services.worker.handlers import Attempt, Report, TaskHandler
 from services.worker.solitude import Solitude
 
 MAX_UNFINISHED = 500
 """Tasks held beyond the slots: parked, being refused, or waiting for an acknowledgement."""
 LEASE_SLACK_S = 0.05
+GATHER_S = 0.002
+"""While results are on their way, so long the next one waits for company: what is alone waits for nobody."""
 PARK_S = 1.0
 """A parked task is asked for again this often: its holder may have ended, or given it up."""
 
@@ -72,8 +74,10 @@ class Desk:
         """By task id, which an id's next life has again, and the run's deadline, which it has not."""
         self._by_run: defaultdict[str, list[Entry]] = defaultdict(list)
         self._work: set[Task[None]] = set()
+        self._handed_in: list[tuple[Sequence[Entry], Sequence[Report]]] = []
         self._letters = 0
         self._flying = 0
+        self._sending = 0
         self.changed = asyncio.Event()
         """A slot was given back, or something ended."""
         self.failed: Future[None] = asyncio.get_running_loop().create_future()
@@ -128,13 +132,14 @@ class Desk:
 
     def start(self) -> bool:
         """Starts every batch that should not wait; whether there was one."""
-        started = False
+        batches = []
         while not self._solitude.closed and (batch := self._batcher.next(self._monotonic(), idle=not self._flying)):
             self._flying += 1
             self._solitude.enter()
-            self._spawn(self._process(batch))
-            started = True
-        return started
+            batches.append(batch)
+        if batches:
+            self._spawn(self._begin(batches))
+        return bool(batches)
 
     def give_up_waiting(self) -> None:
         """Lets go of what has not begun: its next owner begins it."""
@@ -177,20 +182,52 @@ class Desk:
             entry.in_slot = True
             self._batcher.add(entry, self._monotonic())
 
-    async def _process(self, batch: Sequence[Entry]) -> None:
-        mine = batch
+    async def _begin(self, batches: Sequence[Sequence[Entry]]) -> None:
+        """Claims them together; then each is an engine call of its own."""
         try:
-            answers = await self._handler.claim([entry.attempt for entry in batch])
-            mine = [entry for entry, answer in zip(batch, answers, strict=True) if self._may_run(entry, answer)]
-            reports = await self._handler.execute([entry.attempt for entry in mine]) if mine else []
+            answers = iter(await self._handler.claim([entry.attempt for batch in batches for entry in batch]))
+        except BaseException:
+            for batch in batches:
+                self._leave(batch)
+            raise
+        for batch in batches:
+            mine = [entry for entry in batch if self._may_run(entry, next(answers))]
+            if mine:
+                self._spawn(self._run(mine))
+            else:
+                self._leave(())
+
+    async def _run(self, batch: Sequence[Entry]) -> None:
+        try:
+            reports = await self._handler.execute([entry.attempt for entry in batch])
         finally:
-            self._flying -= 1
-            self._solitude.leave()
-            for entry in mine:  # the others left theirs, and a parked one may be back in another by now
-                self._leave_slot(entry)
-        await self._handler.publish(reports)
-        for entry in mine:
-            self._close(entry)
+            self._leave(batch)
+        self._hand_in(batch, reports)
+
+    def _leave(self, batch: Sequence[Entry]) -> None:
+        """A call is over, or was not made after all."""
+        self._flying -= 1
+        self._solitude.leave()
+        for entry in batch:
+            self._leave_slot(entry)
+
+    def _hand_in(self, entries: Sequence[Entry], reports: Sequence[Report]) -> None:
+        """Sends them off, together with what else ends in this turn of the loop."""
+        if not self._handed_in:
+            self._spawn(self._send())
+        self._handed_in.append((entries, reports))
+
+    async def _send(self) -> None:
+        await asyncio.sleep(GATHER_S if self._sending else 0)
+        ended, self._handed_in = self._handed_in, []
+        self._sending += 1
+        try:
+            await self._handler.publish([report for _, reports in ended for report in reports])
+        finally:
+            self._sending -= 1
+        for entries, _ in ended:
+            for entry in entries:
+                self._close(entry)
 
     def _may_run(self, entry: Entry, answer: Answer) -> bool:
         """Otherwise it waits outside the slots, or its work is over."""

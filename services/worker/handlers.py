@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from asyncio import Future, Task
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -50,17 +51,31 @@ KEEP_DONE_S = 10.0
 DIED = "the worker died of this task every time, at last while it ran nothing else"
 
 
-@dataclass(slots=True)
 class Flight:
-    """One engine call under way."""
+    """One engine call under way, until it has answered, its time is up, or nobody waits for its answers any more."""
 
-    limit: asyncio.Timeout
-    attempts: Sequence["Attempt"]
+    def __init__(self, work: "Task[Sequence[Outcome]]", attempts: Sequence["Attempt"], limit_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._attempts = attempts
+        self._ended: Future[None] = loop.create_future()
+        self._limit = loop.call_later(limit_s, self._end)
+        work.add_done_callback(self._end)
+
+    async def wait(self) -> None:
+        """Until it has ended. The engine may work on then: it is for the caller to stop it."""
+        try:
+            await self._ended
+        finally:
+            self._limit.cancel()
 
     def abort_if_over(self) -> None:
-        """Stops the engine when nobody waits for any of its answers."""
-        if all(attempt.over for attempt in self.attempts) and not self.limit.expired():
-            self.limit.reschedule(asyncio.get_running_loop().time())
+        """Ends it when nobody waits for any of its answers."""
+        if all(attempt.over for attempt in self._attempts):
+            self._end()
+
+    def _end(self, _: object = None) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
 
 
 @dataclass(slots=True, eq=False)
@@ -132,7 +147,7 @@ class TaskHandler:
         self._around = around
         self._telemetry = telemetry
         self._budget = RetryBudget()
-        self._abandoned: set[asyncio.Future[Sequence[Outcome]]] = set()
+        self._abandoned: set[Task[Sequence[Outcome]]] = set()
 
     async def claim(self, attempts: Sequence[Attempt]) -> Sequence[Answer]:
         """Who may run: one answer each."""
@@ -268,29 +283,34 @@ class TaskHandler:
 
     async def _outcomes(self, attempts: Sequence[Attempt], calls: Sequence[Call]) -> Sequence[Outcome]:
         """The engine's answers, whatever it does: one per call."""
-        limit = asyncio.timeout(max(call.deadline_s for call in calls) + GRACE_S)
-        flight = Flight(limit, attempts)
+        work = asyncio.create_task(self._engine.infer(calls))
+        flight = Flight(work, attempts, max(call.deadline_s for call in calls) + GRACE_S)
         for attempt in attempts:
             attempt.flight = flight
-        work = asyncio.ensure_future(self._engine.infer(calls))
         try:
-            async with limit:
-                outcomes = await asyncio.shield(work)
-            if len(outcomes) == len(calls):
-                return outcomes
-            fault: EngineError = EngineFailed(f"the engine answered {len(outcomes)} of {len(calls)} calls")
-        except EngineError as error:
-            fault = error
-        except Exception as error:
-            fault = DeadlineExceeded("no answer in time") if limit.expired() else self._broke(error)
+            await flight.wait()
+            return self._answered(work, calls)
         finally:
             for attempt in attempts:
                 attempt.flight = None
             if not (work.done() or await stopped(work)):
                 self._abandon(work)
+
+    def _answered(self, work: "Task[Sequence[Outcome]]", calls: Sequence[Call]) -> Sequence[Outcome]:
+        fault: EngineError = DeadlineExceeded("no answer in time")
+        if work.done():
+            try:
+                outcomes = work.result()
+                if len(outcomes) == len(calls):
+                    return outcomes
+                fault = EngineFailed(f"the engine answered {len(outcomes)} of {len(calls)} calls")
+            except EngineError as error:
+                fault = error
+            except (Exception, asyncio.CancelledError) as error:
+                fault = self._broke(error)
         return [fault] * len(calls)
 
-    def _abandon(self, work: "asyncio.Future[Sequence[Outcome]]") -> None:
+    def _abandon(self, work: "Task[Sequence[Outcome]]") -> None:
         """The engine goes on with calls it was told to stop: they keep no slot, but many of them are its end."""
         log.error("engine_does_not_stop", queue=self._queue.label, calls=len(self._abandoned) + 1)
         self._abandoned.add(work)
@@ -323,7 +343,7 @@ class TaskHandler:
             elif outcome.shed:
                 self._life.suspect(outcome.retry_after_s)
 
-    def _broke(self, error: Exception) -> EngineError:
+    def _broke(self, error: BaseException) -> EngineError:
         """An engine that raises what it should not is a bug, and fails only these calls."""
         log.error("engine_broke_its_promise", queue=self._queue.label, exc_info=error)
         return EngineFailed(f"the engine raised {type(error).__name__}")
