@@ -6,7 +6,7 @@ whatever a record makes due (deadline, time-outs, retries) is applied at that st
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 from zlib import crc32
 
 from schemas import ids
@@ -109,10 +109,12 @@ def _conflict(event: RunStarted | RunRejected, known: str) -> tuple[Decision, ..
 
 
 def _open(partition: Partition, event: RunStarted, now: int) -> Folded:
-    plan = partition.plans.get(event.graph_digest) or Plan.of(event.graph)
+    plan = partition.plans.get(event.graph_digest)
+    if plan is None:
+        plan = Plan.of(event.graph)
+        partition = evolve(partition, plans=partition.plans.set(event.graph_digest, plan))
     run = Run(sharing(event, plan.graph), plan, dict.fromkeys(plan.steps, StepState()))
     cancelled_by = partition.cancelled.get(event.run_id, now)
-    partition = evolve(partition, plans=partition.plans.set(event.graph_digest, plan))
     if cancelled_by is not None:
         partition = evolve(partition, cancelled=partition.cancelled.forget(event.run_id))
         run, decisions = _close(run, RunStatus.CANCELLED, now, _cancelled(cancelled_by))
@@ -177,13 +179,13 @@ def _on_step_completed(run: Run, event: StepCompleted, now: int) -> Changed:
     state = run.steps.get(event.step)
     if state is None:
         return run, ()
-    charged = _charge(state, event)
     if state.status is not StepStatus.READY or event.attempt > state.attempt:
-        return _charged_only(run, event.step, state, charged), ()
+        return _charged_only(run, event, state), ()
     if _step_kind(run, event.step) is StepKind.GATE and event.output.value is not True:
-        return _on_gate_shut(run, event, charged, now)
+        return _on_gate_shut(run, event, state, now)
     done = evolve(
-        charged,
+        state,
+        **_charge(state, event),
         status=StepStatus.SUCCEEDED,
         fallback=event.fallback,
         output=event.output,
@@ -196,10 +198,10 @@ def _on_step_completed(run: Run, event: StepCompleted, now: int) -> Changed:
     return _advance(run.step(event.step, done), event.step, now)
 
 
-def _on_gate_shut(run: Run, event: StepCompleted, charged: StepState, now: int) -> Changed:
+def _on_gate_shut(run: Run, event: StepCompleted, state: StepState, now: int) -> Changed:
     """A gate's answer is true, or the run ends. Whatever is neither true nor false is no answer: fail closed."""
     answer = event.output.value
-    done = evolve(charged, status=StepStatus.SUCCEEDED, output=event.output, over_at=now)
+    done = evolve(state, **_charge(state, event), status=StepStatus.SUCCEEDED, output=event.output, over_at=now)
     if answer is not False:
         message = "a gate must be true or false"
         error = ErrorDetail(code=ErrorCode.INTERNAL, message=message, step=event.step)
@@ -212,11 +214,11 @@ def _on_step_failed(run: Run, event: StepFailed, now: int) -> Changed:
     state = run.steps.get(event.step)
     if state is None:
         return run, ()
-    charged = _charge(state, event)
     if not _is_current(state, event):
-        return _charged_only(run, event.step, state, charged), ()
+        return _charged_only(run, event, state), ()
     charged = evolve(
-        charged,
+        state,
+        **_charge(state, event),
         model_class=event.model_class,
         backend=event.backend,
         won=Attempt(event.task_at, event.service_ms, event.cold_ms),
@@ -252,10 +254,17 @@ def _is_current(state: StepState, event: StepEvent) -> bool:
     return state.status is StepStatus.READY and state.retry_at is None and event.attempt == state.attempt
 
 
-def _charge(state: StepState, event: AttemptEvent) -> StepState:
+class _Charge(TypedDict, total=False):
+    """Fields of a step's state."""
+
+    cost: StepCost
+    charged: frozenset[int]
+
+
+def _charge(state: StepState, event: AttemptEvent) -> _Charge:
     """Adds what an attempt cost, once. An attempt the fold never dispatched costs nothing."""
     if event.attempt in state.charged or event.attempt > state.attempt or event.model_class is None:
-        return state
+        return {}
     cost = state.cost
     added = StepCost(
         model_class=event.model_class,
@@ -267,11 +276,12 @@ def _charge(state: StepState, event: AttemptEvent) -> StepState:
         service_ms=cost.service_ms + event.service_ms,
         cost_usd=cost.cost_usd + event.cost_usd,
     )
-    return evolve(state, cost=added, charged=state.charged | {event.attempt})
+    return {"cost": added, "charged": state.charged | {event.attempt}}
 
 
-def _charged_only(run: Run, step_id: str, state: StepState, charged: StepState) -> Run:
-    return run if charged is state else run.step(step_id, charged)
+def _charged_only(run: Run, event: AttemptEvent, state: StepState) -> Run:
+    charge = _charge(state, event)
+    return run.step(event.step, evolve(state, **charge)) if charge else run
 
 
 # What becomes possible ------------------------------------------------------------
@@ -295,7 +305,7 @@ def _needs_are_over(run: Run, step_id: str) -> bool:
 def _start(run: Run, step_ids: Iterator[str] | list[str] | tuple[str, ...], now: int) -> Changed:
     decisions: list[Decision] = []
     for step_id in step_ids:
-        run, decision = _dispatch(run, step_id, evolve(run.steps[step_id], ready_at=now), now)
+        run, decision = _dispatch(run, step_id, run.steps[step_id], now)
         decisions.append(decision)
     return run, tuple(decisions)
 
@@ -312,6 +322,7 @@ def _dispatch(run: Run, step_id: str, state: StepState, now: int) -> tuple[Run, 
         status=StepStatus.READY,
         attempt=state.attempt + 1,
         tries=state.tries + 1,
+        ready_at=state.ready_at if state.attempt else now,
         timeout_at=own_deadline + STEP_TIMEOUT_GRACE_MS if own_deadline < started.deadline_at else None,
         retry_at=None,
     )

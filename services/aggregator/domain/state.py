@@ -18,6 +18,7 @@ STEP_TIMEOUT_GRACE_MS = 1_000
 FINISH_AGAIN_MS = 10_000
 """A closing run without a readable `run-finished` in the log after this is closed again."""
 MAX_PLANS = 256
+_OVER = (StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class StepState:
     @property
     def is_over(self) -> bool:
         """Nothing more will happen to it."""
-        return self.status in (StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.SKIPPED)
+        return self.status in _OVER
 
     @property
     def next_due(self) -> int | None:
