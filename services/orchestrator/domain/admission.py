@@ -24,6 +24,7 @@ MAX_HEADERS = 64
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _SAFE = re.compile(r"[^\x00-\x1f\x7f]{1,256}")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?")
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 class ResolvedPipeline(Protocol):
@@ -215,13 +216,13 @@ def _request_id(record: RequestRecord, body: Mapping[str, Json], texts: Mapping[
 
 
 def _is_whole(text: str) -> bool:
-    return not any("\ud800" <= char <= "\udfff" or char == "\ufffd" for char in text)
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" or char == "\ufffd" for char in text)
 
 
 def _digest(record: RequestRecord, body: Mapping[str, Json]) -> str:
     """Of what is asked, not of how it is spelled: key order and white space do not make another request."""
     asked = {name: value for name, value in body.items() if name != "request_id"}
-    text = json.dumps(asked, sort_keys=True, separators=(",", ":")) if asked else (record.value or b"").hex()
+    text = _CANONICAL.encode(asked) if asked else (record.value or b"").hex()
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from codecs import BOM_UTF8
 from typing import Any, NoReturn
 
 from schemas.base import Json
@@ -10,7 +11,11 @@ from schemas.base import Json
 MAX_DEPTH = 64
 """Levels of arrays and objects: deep nesting exhausts parsers downstream, and no real input needs it."""
 MAX_PATH = 120
+_CONTAINERS = (dict, list)
 _SHOWN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,31}")
+
+
+Path = tuple[str | int, ...]
 
 
 class UndecodableError(Exception):
@@ -26,8 +31,10 @@ def decode(value: bytes | None) -> dict[str, Json]:
 
     Raises UndecodableError when it is not one. Duplicate keys count as undecodable: readers disagree on which wins.
     """
+    if value is not None and value.startswith(BOM_UTF8):
+        raise UndecodableError("the value begins with a byte order mark; send UTF-8 without one")
     try:
-        decoded = json.loads((value or b"").decode(), object_pairs_hook=_unique_keys)
+        decoded = _DECODER.decode((value or b"").decode())
     except UnicodeDecodeError as error:
         raise UndecodableError(f"the value is not UTF-8 (byte {error.start})") from None
     except RecursionError:
@@ -46,23 +53,27 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
+
+
 def check(value: Json) -> None:
     """Refuses what JSON or UTF-8 cannot carry on: NaN, infinities, lone surrogates, NUL, too deep a nesting.
 
     Raises UnsafeValueError, whose message names the field by its path, as far as keys may be shown.
     """
-    stack: list[tuple[str, Json, int]] = [("", value, 0)]
+    stack: list[tuple[Path, Json]] = [((), value)]
     while stack:
-        path, item, depth = stack.pop()
+        path, item = stack.pop()
         if isinstance(item, str):
-            _check_text(path, item)
+            if wrong := _fault(item):
+                _refuse(path, wrong)
         elif isinstance(item, float):
             if not math.isfinite(item):
                 _refuse(path, "is not a finite number (NaN and infinities are not JSON)")
-        elif isinstance(item, dict | list):
-            if depth >= MAX_DEPTH:
+        elif isinstance(item, _CONTAINERS):
+            if len(path) >= MAX_DEPTH:
                 _refuse(path, f"is nested deeper than {MAX_DEPTH} levels")
-            stack.extend(_children(path, item, depth + 1))
+            stack += _children(path, item)
 
 
 def shown(key: str) -> str:
@@ -70,26 +81,28 @@ def shown(key: str) -> str:
     return key if _SHOWN.fullmatch(key) else "…"
 
 
-def _children(path: str, item: dict[str, Json] | list[Json], depth: int) -> list[tuple[str, Json, int]]:
+def _children(path: Path, item: dict[str, Json] | list[Json]) -> list[tuple[Path, Json]]:
     if isinstance(item, list):
-        return [(f"{path}[{index}]", child, depth) for index, child in enumerate(item)]
+        return [((*path, index), child) for index, child in enumerate(item)]
     for key in item:
-        _check_text(f"{path} (a key)" if path else "a key", key)
-    return [(f"{path}.{shown(key)}" if path else shown(key), child, depth) for key, child in item.items()]
+        if wrong := _fault(key):
+            _refuse(path, wrong, "a key")
+    return [((*path, key), child) for key, child in item.items()]
 
 
-def _check_text(path: str, text: str) -> None:
-    if text.isascii():
-        if "\x00" in text:
-            _refuse(path, "holds a NUL character; remove it")
-        return
+def _fault(text: str) -> str | None:
     if "\x00" in text:
-        _refuse(path, "holds a NUL character; remove it")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        _refuse(path, "holds a lone surrogate: half of a character; send whole characters")
+        return "holds a NUL character; remove it"
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return "holds a lone surrogate: half of a character; send whole characters"
+    return None
 
 
-def _refuse(path: str, why: str) -> NoReturn:
-    raise UnsafeValueError(f"`{path[:MAX_PATH]}` {why}")
+def _refuse(path: Path, why: str, what: str = "") -> NoReturn:
+    """`path` is shown as `input.items[3].name`."""
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{shown(part)}" for part in path).removeprefix(".")
+    whole = f"{place} ({what})" if place and what else place or what
+    raise UnsafeValueError(f"`{whole[:MAX_PATH]}` {why}")

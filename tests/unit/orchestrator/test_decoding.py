@@ -17,6 +17,7 @@ from services.orchestrator.domain.decoding import MAX_DEPTH, UndecodableError, U
         (b"[1]", "not a JSON object"),
         (b'"text"', "not a JSON object"),
         (b"\xff\xfe", "not UTF-8"),
+        (b"\xef\xbb\xbf{}", "byte order mark"),
         (b'{"a": "\xed\xa0\x80"}', "not UTF-8"),
         (b'{"a": 1, "a": 2}', "same key twice"),
         (b'{"a": {"b": 1, "b": 2}}', "same key twice"),
