@@ -88,7 +88,6 @@ def main(
     report_file: Annotated[Path | None, typer.Option("--report", help="Where to write a page with plots.")] = None,
 ) -> None:
     """Example: python -m loadtest fanout --concurrency 64 --duration 20s --repeats 5 --json out.json"""
-    logging.disable(logging.ERROR)  # what clients say of a broker that is away on purpose
     scenario = str(command.command.name)
     if repeats > 1 and not SCENARIOS[scenario].repeatable:
         raise typer.BadParameter(f"{scenario} changes the plane it runs on, and cannot be repeated on it")
@@ -126,6 +125,7 @@ for name, each in SCENARIOS.items():
 async def _run(
     scenario: str, load: Load, home: Path | None, requests: int | None, faults: int | None, repeats: int
 ) -> dict[str, Any]:
+    logging.disable(logging.ERROR)  # what clients say of a broker that is away on purpose
     chosen = SCENARIOS[scenario]
     made: list[dict[str, Any]] = []
     async with plane(home, chosen) as its_home:

@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -20,6 +20,20 @@ from services.chassis.kafka.connection import Connection
 EVERY_S = 0.5
 MAX_SAMPLES = 600
 """Past them every other sample is dropped, and from then on samples are taken half as often."""
+
+
+class Commits(Protocol):
+    """What is asked of an admin client."""
+
+    async def list_consumer_group_offsets(
+        self, group: str, partitions: list[TopicPartition]
+    ) -> Mapping[TopicPartition, Any]: ...
+
+
+class Ends(Protocol):
+    """What is asked of a consumer."""
+
+    async def end_offsets(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]: ...
 
 
 class LagSeries:
@@ -78,22 +92,26 @@ class _Sampler:
         """Until cancelled. A broker that is away is a gap, no error."""
         while True:
             with contextlib.suppress(KafkaError):
-                at_s, behind = time.monotonic() - self._began, await self._behind()
+                at_s, behind = (
+                    time.monotonic() - self._began,
+                    await behind_by_lane(self._queues, self._admin, self._reader),
+                )
                 self._series.add(at_s, behind)
             await asyncio.sleep(self._series.every_s)
 
-    async def _behind(self) -> dict[str, int]:
-        """Committed offsets first: an end that is read later is never below one."""
-        committed: dict[TopicPartition, int] = {}
-        for queue in self._queues:
-            found = await self._admin.list_consumer_group_offsets(queue.group, partitions=_partitions(queue))
-            committed.update({partition: commit.offset for partition, commit in found.items()})
-        ends = await self._reader.end_offsets([tp for queue in self._queues for tp in _partitions(queue)])
-        behind = {tp: end - max(0, committed.get(tp, 0)) for tp, end in ends.items()}
-        return {name: tasks for queue in self._queues for name, tasks in lanes(queue, behind)}
+
+async def behind_by_lane(queues: Collection[Queue], admin: Commits, reader: Ends) -> dict[str, int]:
+    """Tasks that are appended, but not committed. Committed offsets come first: an end read later is never below."""
+    committed: dict[TopicPartition, int] = {}
+    for queue in queues:
+        found = await admin.list_consumer_group_offsets(queue.group, partitions=_partitions(queue))
+        committed.update({partition: commit.offset for partition, commit in found.items()})
+    ends = await reader.end_offsets([partition for queue in queues for partition in _partitions(queue)])
+    behind = {partition: end - max(0, committed.get(partition, 0)) for partition, end in ends.items()}
+    return {name: tasks for queue in queues for name, tasks in _lanes(queue, behind)}
 
 
-def lanes(queue: Queue, behind: Mapping[TopicPartition, int]) -> list[tuple[str, int]]:
+def _lanes(queue: Queue, behind: Mapping[TopicPartition, int]) -> list[tuple[str, int]]:
     """`quick interactive`, and the tasks behind in its partitions."""
     return [
         (f"{queue.label} {lane.value}", sum(behind[TopicPartition(queue.topic, n)] for n in queue.lanes.of(lane)))

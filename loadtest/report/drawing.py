@@ -68,6 +68,8 @@ def svg(drawn: Figure) -> str:
     element = text.getvalue().partition("<svg")[2]
     element = re.sub(r"\s*<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
     element = re.sub(r' (width|height)="[\d.]+pt"', "", element, count=2)
+    referred = set(re.findall(r"#([\w.]+)", element))
+    element = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in referred else "", element)
     for variable, colour in VARIABLES.items():
         element = element.replace(colour, f"var({variable})")
     return f'<svg role="img"{element}'

@@ -1,11 +1,9 @@
-"""The figures of a load test: exact percentiles, and latencies counted from when a request was due."""
-
-import asyncio
+"""The figures of a load test."""
 
 import pytest
 
-from loadtest.generator import Load, generate
-from loadtest.measure import Measurement, percentile, summary_ms
+from loadtest.measure import Measurement, PlaneUse, percentile, summary_ms
+from schemas.responses import Timing
 
 
 def test_percentiles_are_nearest_rank() -> None:
@@ -20,33 +18,40 @@ def test_summaries_are_in_milliseconds() -> None:
 
 
 def test_throughput_counts_what_completed() -> None:
-    measurement = Measurement(failed=7, duration_s=10.0)
-    for _ in range(50):
-        measurement.latencies.record(0.1)
+    measurement = Measurement()
+    for number in range(50):
+        measurement.record(number / 5, 0.1, True)
+    measurement.record(10.0, 0.1, False)
     assert measurement.as_json()["throughput_per_s"] == 5.0
+    assert measurement.failed == 1
     assert Measurement().throughput_per_s == 0.0
 
 
-@pytest.mark.parametrize("load", [Load(0.2, rate_per_s=200, warm_up_s=0), Load(0.2, concurrency=4, warm_up_s=0)])
-async def test_a_stall_shows_in_the_latency_of_the_calls_that_were_due(load: Load) -> None:
-    free = asyncio.Event()
-    asyncio.get_running_loop().call_later(0.15, free.set)
-
-    async def call(_number: int) -> bool:
-        await free.wait()
-        await asyncio.sleep(0.001)
-        return True
-
-    measurement = await generate(load, call)
-    assert measurement.latencies.max_s >= 0.1
-    assert measurement.failed == 0
+def test_every_scenario_has_the_same_keys_and_series_for_plots() -> None:
+    measurement = Measurement()
+    measurement.record(0.5, 0.1, True)
+    figures = measurement.as_json()
+    series = figures.pop("series")
+    assert figures.keys() == {"completed", "failed", "duration_s", "throughput_per_s", "latency_ms"}
+    assert figures["latency_ms"].keys() == {"p50", "p95", "p99", "max"}
+    assert series.keys() == {"percentiles_ms", "seconds"}
 
 
-async def test_failures_and_the_warm_up_are_not_counted_as_completed() -> None:
-    async def call(number: int) -> bool:
-        await asyncio.sleep(0.01)
-        return number % 2 == 0
+def test_a_run_that_tells_where_its_time_went_has_the_rest_on_its_way() -> None:
+    measurement = Measurement()
+    for coordination_ms, latency_s in ((8.0, 0.070), (12.0, 0.080)):
+        timing = Timing(total_ms=66.0, queue_ms=1.0, service_ms=55.0, coordination_ms=coordination_ms)
+        measurement.record(1.0, latency_s, timing)
+    assert measurement.as_json()["timing_ms"] == pytest.approx(
+        {"queue": 1.0, "cold": 0.0, "service": 55.0, "coordination": 10.0, "client": 9.0}
+    )
 
-    measurement = await generate(Load(0.2, concurrency=2, warm_up_s=0.1), call)
-    assert measurement.failed > 0
-    assert 0 < len(measurement.latencies) < 40
+
+def test_what_the_plane_took_is_shared_by_the_runs_that_completed() -> None:
+    measurement = Measurement(plane=PlaneUse({"kafka": 3.0}, {"kafka": 512.04}, {"at_s": [0.0], "tasks": {}}))
+    for _ in range(1_000):
+        measurement.record(1.0, 0.1, True)
+    figures = measurement.as_json()
+    assert figures["cpu_ms_per_run"] == {"kafka": 3.0}
+    assert figures["rss_mib"] == {"kafka": 512.0}
+    assert figures["series"]["lag"] == {"at_s": [0.0], "tasks": {}}
