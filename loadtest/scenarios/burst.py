@@ -15,7 +15,7 @@ from headway.client import HeadwayClient
 from loadtest import mixing
 from loadtest.context import Context, broken
 from loadtest.generator import Call, Load, generate
-from loadtest.measure import Measurement
+from loadtest.measure import SERIES, Measurement
 from loadtest.nemesis.fault import now_ms
 from loadtest.observation import observe
 from loadtest.pool import Pool
@@ -41,8 +41,10 @@ async def run(context: Context) -> dict[str, Any]:
     classes = {name: fell_behind(found, mixing.slots()[name], over_ms) for name, found in steps.items()}
     recovery_s = max(each["recovery_s"] for each in classes.values())
     return {
+        "rate_per_s": context.load.rate_per_s or RATE_PER_S,
+        "concurrency": None,
         **usual.as_json(),
-        **{name: value for name, value in Pool((usual, extra)).as_json().items() if name != "series"},
+        **{name: value for name, value in Pool((usual, extra)).as_json().items() if name != SERIES},
         "lag_peak_s": max(each["lag_peak_s"] for each in classes.values()),
         "recovery_s": recovery_s,
         "by_class": classes,

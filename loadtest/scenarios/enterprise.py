@@ -33,6 +33,8 @@ async def run(context: Context) -> dict[str, Any]:
         measurement = await observe(context, call, load)
     steps = by_class(await completed_since(context.endpoints.kafka, began_ms))
     return {
+        "rate_per_s": load.rate_per_s,
+        "concurrency": None,
         **measurement.as_json(),
         "p95_ms": measurement.latencies.summary_ms(95)["p95"],
         "sessions": mixing.SESSIONS,

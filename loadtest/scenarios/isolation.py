@@ -58,6 +58,8 @@ async def run(context: Context) -> dict[str, Any]:
     separate = _compared(idle, loaded)
     together = _compared(*shared)
     return {
+        "rate_per_s": plane.rate_per_s,
+        "concurrency": None,
         **loaded.as_json(),
         **separate,
         "shared": together,
@@ -79,7 +81,7 @@ class _Plane:
         self._context = context
         self._headway = headway
         self._admin = admin
-        self._rate_per_s = context.load.rate_per_s or RATE_PER_S
+        self.rate_per_s = context.load.rate_per_s or RATE_PER_S
 
     async def beside(self, fast: str, slow: str) -> tuple[Pool, Pool]:
         """The fast class alone, and beside the slow one with all of its lanes saturated."""
@@ -122,9 +124,7 @@ class _Plane:
 
     def _load(self, number: int) -> Load:
         load = self._context.load
-        return replace(
-            load, duration_s=load.duration_s / ROUNDS, rate_per_s=self._rate_per_s, seed=load.seed + number
-        )
+        return replace(load, duration_s=load.duration_s / ROUNDS, rate_per_s=self.rate_per_s, seed=load.seed + number)
 
     def _call(self, pipeline: str) -> Call:
         return asking(self._headway, pipeline, numbered, priority=Priority.INTERACTIVE)
