@@ -164,6 +164,21 @@ def cpu(figures: Figures) -> Plot | None:
         return Plot("CPU and memory by part", svg(drawn), (), note)
 
 
+def peers(figures: Figures) -> Plot | None:
+    """The same work on what else is used for it, in the same run; those that could not be had are left out."""
+    systems = {"headway": figures.get("headway"), **(figures.get("peers") or {})}
+    rates = {system: _at(found, "throughput_per_s") for system, found in systems.items()}
+    shown = sorted((system for system, rate in rates.items() if rate), key=lambda system: rates[system])
+    if len(shown) < 2:
+        return None
+    added = [max(0.0, _at(systems[system], "added_ms", "p50") or 0.0) for system in shown]
+    with figure(height_in=max(1.6, 0.6 + 0.3 * len(shown)), columns=2) as (drawn, (left, right)):
+        _bars(left, shown, [rates[system] for system in shown], COLOURS[0], "runs a second")
+        _bars(right, shown, added, COLOURS[1], "milliseconds added to the ideal, one caller")
+        right.set_yticklabels([])
+        return Plot("Beside others", svg(drawn))
+
+
 def _bars(axes: Axes, names: Sequence[str], values: Sequence[float], colour: str, unit: str) -> None:
     drawn = axes.barh(range(len(names)), values, color=colour, height=0.7)
     axes.bar_label(drawn, [f"{value:.3g}" if value < 1_000 else f"{value:.0f}" for value in values], padding=3)
@@ -228,4 +243,5 @@ _ALL: tuple[Callable[[Figures], Plot | None], ...] = (
     lag,
     time_of_a_run,
     cpu,
+    peers,
 )

@@ -117,6 +117,17 @@ def test_figures_without_series_make_a_page_without_plots() -> None:
     assert page.words[page.words.index("requests") + 1] == "2,000"
 
 
+def test_peers_are_compared_with_what_was_measured_of_them() -> None:
+    slow = {"throughput_per_s": 40.2, "added_ms": {"p50": 21.0}}
+    run = {"scenario": "peers", "peers": {"celery": slow, "ray": {"unavailable": "no package"}}}
+    assert plots.peers(run) is None
+    plot = plots.peers(run | {"headway": {"throughput_per_s": 804.0, "added_ms": {"p50": 12.0}}})
+    assert plot
+    for shown in ("celery", "headway", "40.2", "804", "21", "12"):
+        assert f">{shown}</text>" in plot.svg
+    assert ">ray</text>" not in plot.svg
+
+
 def test_the_floor_stands_beside_what_the_plane_adds() -> None:
     with_floor, without = golden(), golden()
     del without["floor"], without["ideal_ms"]
