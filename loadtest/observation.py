@@ -20,10 +20,10 @@ async def observe(context: Context, call: Call, load: Load | None = None) -> Mea
         counted = asyncio.create_task(_begin(context, chosen.warm_up_s, begin))
         try:
             measurement = await generate(chosen, call)
+            after = await asyncio.to_thread(resources.usage, context.endpoints)
             before, lags = await counted
         finally:
             counted.cancel()
-    after = await asyncio.to_thread(resources.usage, context.endpoints)
     measurement.plane = PlaneUse(resources.cpu_between(before, after), resources.rss_mib(after), lags.as_json())
     return measurement
 
