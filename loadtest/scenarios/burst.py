@@ -20,6 +20,7 @@ from loadtest.nemesis.fault import now_ms
 from loadtest.observation import observe
 from loadtest.pool import Pool
 from loadtest.steps import Step, by_class, completed_since, mean_service_s, none_waits_ms, peak_behind
+from loadtest.warmth import warmed
 
 CONFIG = mixing.CONFIG
 RATE_PER_S = 8.0
@@ -33,8 +34,6 @@ async def run(context: Context) -> dict[str, Any]:
     """Keys: `lag_peak_s`, `recovery_s`, `by_class{peak_tasks, lag_peak_s, recovery_s}`. Lag is in seconds of work."""
     async with HeadwayClient(context.endpoints.kafka) as headway:
         call = mixing.asking_the_mix(headway)
-        for number in range(4):
-            await call(number)
         began_ms = now_ms()
         usual, extra, over_ms = await _load(context, call)
     steps = by_class(await completed_since(context.endpoints.kafka, began_ms))
@@ -56,11 +55,11 @@ async def _load(context: Context, call: Call) -> tuple[Measurement, Measurement,
     """The usual load all along, nine times as much on top of it for a while; and when that was over."""
     rate_per_s, total_s = context.load.rate_per_s or RATE_PER_S, context.load.duration_s
     before_s, burst_s, _ = (share * total_s for share in SHARES)
-    steady = replace(context.load, rate_per_s=rate_per_s)
+    steady = warmed(replace(context.load, rate_per_s=rate_per_s))
     burst = Load(burst_s, rate_per_s * (TIMES - 1), seed=context.load.seed + 1, warm_up_s=0.0)
     usual = asyncio.create_task(observe(context, call, steady))
     try:
-        await asyncio.sleep(context.load.warm_up_s + before_s)
+        await asyncio.sleep(steady.warm_up_s + before_s)
         context.say(f"burst: {TIMES} times {rate_per_s:g} requests/s for {burst_s:g} s")
         over_ms = now_ms() + round(burst_s * 1_000)
         extra = await generate(burst, call)

@@ -13,6 +13,7 @@ from loadtest.context import Context, broken
 from loadtest.nemesis.fault import now_ms
 from loadtest.observation import observe
 from loadtest.steps import Step, by_class, completed_since, latencies, mean_service_s
+from loadtest.warmth import warmed
 
 CONFIG = mixing.CONFIG
 RATE_PER_S = 20.0
@@ -24,11 +25,9 @@ async def run(context: Context) -> dict[str, Any]:
 
     The latency of a class is that of its steps, from the task in its queue to the step's end.
     """
-    load = replace(context.load, rate_per_s=context.load.rate_per_s or RATE_PER_S)
+    load = warmed(replace(context.load, rate_per_s=context.load.rate_per_s or RATE_PER_S))
     async with HeadwayClient(context.endpoints.kafka) as headway:
         call = mixing.asking_the_mix(headway)
-        for number in range(4):
-            await call(number)
         began_ms = now_ms()
         measurement = await observe(context, call, load)
     steps = by_class(await completed_since(context.endpoints.kafka, began_ms))

@@ -24,6 +24,7 @@ from loadtest.context import Context, broken
 from loadtest.observation import observe
 from loadtest.opening import start_runs
 from loadtest.pool import ratio
+from loadtest.warmth import warmed
 from services.chassis.kafka.admin import Admin
 from services.chassis.kafka.aiokafka_adapter import AioKafkaProducer
 from services.chassis.kafka.connection import Connection
@@ -94,7 +95,7 @@ async def _observed(
     """One load, and the CPU time that it took beyond what the plane takes without any."""
     call = asking(headway, f"wide-{width}", lambda number: {"text": TEXT, "number": number})
     await call(-1)
-    measurement = await observe(context, call, replace(context.load, rate_per_s=rate_per_s))
+    measurement = await observe(context, call, warmed(replace(context.load, rate_per_s=rate_per_s)))
     assert measurement.plane is not None
     runs = len(measurement.latencies)
     return {

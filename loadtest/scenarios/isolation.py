@@ -21,6 +21,7 @@ from loadtest.context import Context, broken
 from loadtest.generator import Call, Load, generate
 from loadtest.pool import Pool, ratio
 from loadtest.saturation import Ask, saturated, shares_percent
+from loadtest.warmth import warmed
 from loadtest.workers import worker_of
 from schemas.base import Priority
 from services.chassis.kafka.admin import Admin
@@ -137,7 +138,7 @@ class _Plane:
 
     async def _warm_up(self, *pipelines: str) -> None:
         for pipeline in pipelines:
-            await answer(self._headway, pipeline, {})
+            await generate(replace(warmed(self._load(0)), duration_s=0.0), self._call(pipeline))
 
 
 def _compared(idle: Pool, loaded: Pool) -> dict[str, Any]:

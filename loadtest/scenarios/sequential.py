@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 from headway.client import HeadwayClient
 from loadtest.asking import answer
 from loadtest.context import Context, broken
-from loadtest.generator import generate
+from loadtest.generator import Load, generate
 from loadtest.latencies import Latencies
 from loadtest.measure import Measurement
 from loadtest.pool import ratio
 from loadtest.scenarios.fanout import IDEAL_MS, TEXT
+from loadtest.warmth import warmed
 from schemas.responses import Timing
 
 CONFIG = Path(__file__).parents[1] / "sequential"
@@ -68,10 +69,17 @@ async def run(context: Context) -> dict[str, Any]:
 
 
 async def _in_turns(context: Context, headway: HeadwayClient) -> tuple[Measurement, Measurement]:
-    """The chain and the pipeline: one call of each, again and again, by one caller."""
+    """The chain and the pipeline, once the plane is warm."""
+    load = replace(context.load, rate_per_s=None, concurrency=1)
+    await _alternate(headway, replace(load, duration_s=warmed(load).warm_up_s))
+    chain, parallel = await _alternate(headway, load)
+    context.say(f"sequential: p50 {_p50_ms(chain):.1f} ms, beside {_p50_ms(parallel):.1f} ms in parallel")
+    return chain, parallel
+
+
+async def _alternate(headway: HeadwayClient, load: Load) -> tuple[Measurement, Measurement]:
+    """One call of each, again and again, by one caller."""
     chain, parallel = Measurement(), Measurement()
-    await _timed(Measurement(), 0.0, _chained(headway, -1))
-    await _timed(Measurement(), 0.0, _parallel(headway, -1))
     began = time.monotonic()
 
     async def both(number: int) -> bool:
@@ -79,11 +87,7 @@ async def _in_turns(context: Context, headway: HeadwayClient) -> tuple[Measureme
         await _timed(parallel, began, _parallel(headway, number))
         return True
 
-    await generate(replace(context.load, rate_per_s=None, concurrency=1, warm_up_s=0.0), both)
-    context.say(
-        f"sequential: p50 {chain.latencies.percentile(50) * 1_000:.1f} ms, beside "
-        f"{parallel.latencies.percentile(50) * 1_000:.1f} ms in parallel"
-    )
+    await generate(replace(load, warm_up_s=0.0), both)
     return chain, parallel
 
 
@@ -149,6 +153,10 @@ def _described(runs: list[LongRun], failed: int) -> dict[str, Any]:
         "latency_ms": took.summary_ms(50, 95, 99),
         "beyond_engines_ms": beyond.summary_ms(50, 95, 99),
     }
+
+
+def _p50_ms(measurement: Measurement) -> float:
+    return measurement.latencies.summary_ms(50)["p50"]
 
 
 def _percent(part: float, whole: float) -> float:

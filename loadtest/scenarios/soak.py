@@ -20,6 +20,7 @@ from loadtest.generator import Call, Load, generate
 from loadtest.measure import Measurement
 from loadtest.pool import Pool, ratio
 from loadtest.scenarios.fanout import TEXT
+from loadtest.warmth import warmed
 
 ENVIRONMENT = {"HEADWAY_AGGREGATOR_IDEMPOTENCY_WINDOW_MS": "120000"}
 WINDOW_S = 300.0
@@ -84,7 +85,7 @@ async def _soak(
     window_s = _window_s(context)
     load = replace(context.load, rate_per_s=rate_per_s)
     async with _sampling(context) as samples:
-        first = await generate(replace(load, duration_s=window_s), call)
+        first = await generate(warmed(replace(load, duration_s=window_s)), call)
         middle = await generate(
             replace(load, duration_s=total_s - 2 * window_s, seed=load.seed + 1, warm_up_s=0), call
         )
