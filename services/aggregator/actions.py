@@ -19,6 +19,7 @@ from services.aggregator.domain.decisions import DeadLetter, Decision, Dispatch,
 from services.aggregator.domain.fold import outputs_of
 from services.aggregator.domain.outcomes import Mapped
 from services.aggregator.domain.state import Run
+from services.aggregator.written import Written
 from services.chassis.blobs import BlobMissingError, BlobUnavailableError, require_depth
 from services.chassis.clock import LogClock
 from services.chassis.expressions import ExpressionError, Template, compile_template
@@ -83,6 +84,7 @@ class Actions:
         self._components = metrics.histogram(RUN_COMPONENT_SECONDS)
         self.dead_letters = DeadLetters(metrics)
         self.dead_letters.expect((REQUESTS, EVENTS), DeadLetterReason)
+        self.written = Written()
         self._finishing: dict[str, asyncio.Task[None]] = {}
         self._told: set[str] = set()
         """Runs of which workers know that they are over, until that is in the log."""
@@ -100,6 +102,7 @@ class Actions:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._told.clear()
+        self.written.clear()
 
     async def _act_on(self, record: Record, decisions: Sequence[Decision], requests: Requests) -> list[Outgoing]:
         outgoing: list[Outgoing] = []
@@ -144,7 +147,7 @@ class Actions:
     def _finish(self, run: Run, partition: int) -> list[Outgoing]:
         """The outcome; nothing yet when its output has to be read from the store, which may take its time."""
         if not outcomes.reaches_output(run):
-            return [_finished_record(run, Mapped(), partition)]
+            return [self._finished_record(run, Mapped(), partition)]
         started = run.started
         assert isinstance(started, RunStarted)
         template = compile_template(started.graph.output, started.graph.output_reads)
@@ -153,7 +156,7 @@ class Actions:
             needed = {**needed, "": started.input}
         if all(output.ref is None for output in needed.values()):
             values = {name: output.value for name, output in needed.items()}
-            return [_finished_record(run, _mapped(template, values), partition)]
+            return [self._finished_record(run, _mapped(template, values), partition)]
         if run.run_id not in self._finishing:
             task = asyncio.create_task(self._finish_later(run, template, needed, partition))
             self._finishing[run.run_id] = task
@@ -167,7 +170,19 @@ class Actions:
             mapped = _mapped(template, values)
         except (BlobMissingError, BlobUnavailableError) as error:
             mapped = _invalid(reason(error))
-        await self._producer.send_all([_finished_record(run, mapped, partition)])
+        await self._producer.send_all([self._finished_record(run, mapped, partition)])
+
+    def _finished_record(self, run: Run, mapped: Mapped, partition: int) -> Outgoing:
+        finished = outcomes.finish(run, mapped)
+        record = run_record(EVENTS, finished, partition=partition)
+        self.written.keep(record, finished)
+        if len(record.value or b"") <= MAX_INLINE_RESPONSE_BYTES:
+            return record  # and so the response in it is no larger
+        size = len(to_json(finished.response))
+        if size <= MAX_INLINE_RESPONSE_BYTES:
+            return record
+        too_large = Mapped(error=outcomes.too_large(size, MAX_INLINE_RESPONSE_BYTES))
+        return run_record(EVENTS, outcomes.finish(run, too_large), partition=partition)
 
     async def _load(self, run: Run, output: Output) -> Json:
         """A store that cannot be reached is tried again until the deadline; a blob that is gone is gone."""
@@ -188,7 +203,7 @@ class Actions:
             finished.response_topic,
             finished,
             key=finished.response.request_id,
-            value=to_json(from_json(record.value or b"{}")["response"]),
+            value=self.written.take_response(record) or to_json(from_json(record.value or b"{}")["response"]),
             more={headers.MESSAGE_TYPE: "InferenceResponse", **correlation},
         )
         if decision.deadline_at is not None:
@@ -249,18 +264,6 @@ def _failed(ready: StepReady, code: ErrorCode, message: str, *, retryable: bool 
         error=error,
     )
     return run_record(EVENTS, event)
-
-
-def _finished_record(run: Run, mapped: Mapped, partition: int) -> Outgoing:
-    finished = outcomes.finish(run, mapped)
-    record = run_record(EVENTS, finished, partition=partition)
-    if len(record.value or b"") <= MAX_INLINE_RESPONSE_BYTES:
-        return record  # and so the response in it is no larger
-    size = len(to_json(finished.response))
-    if size <= MAX_INLINE_RESPONSE_BYTES:
-        return record
-    too_large = Mapped(error=outcomes.too_large(size, MAX_INLINE_RESPONSE_BYTES))
-    return run_record(EVENTS, outcomes.finish(run, too_large), partition=partition)
 
 
 def _mapped(template: Template, values: Mapping[str, Json]) -> Mapped:

@@ -183,12 +183,17 @@ class Join:
             if owned.position == owned.end:
                 self.resumed.set()
             try:
-                if decisions := _fold(owned, record):
+                if decisions := self._fold(owned, record):
                     decided.append((record, decisions))
             except PoisonError as poison:
                 if record.offset >= owned.acted:
                     letters.append((record, [self._actions.dead_letters.letter(record, poison.why, str(poison))]))
         return [*letters, *await self._actions.act(decided)]
+
+    def _fold(self, owned: Owned, record: Record) -> Sequence[Decision]:
+        """Raises PoisonError; FoldTooOldError when this process must not pass the record at all."""
+        event = self._actions.written.find(record) or _decode(record)
+        return () if event is None else _folded(owned, record, event)
 
     async def tick(self) -> None:
         """Appends a tick for every run with a due timer, for ever. Cancelled when the service stops."""
@@ -217,11 +222,7 @@ class PoisonError(Exception):
         self.why = why
 
 
-def _fold(owned: Owned, record: Record) -> Sequence[Decision]:
-    """Raises PoisonError; FoldTooOldError when this process must not pass the record at all."""
-    event = _decode(record)
-    if event is None:
-        return ()
+def _folded(owned: Owned, record: Record, event: Event) -> Sequence[Decision]:
     try:
         return owned.fold(record, event)
     except FoldTooOldError:

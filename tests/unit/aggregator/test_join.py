@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from schemas.graphs import OnFailure
 from schemas.topics import EVENTS
 from services.aggregator.actions import Actions
 from services.aggregator.domain.outcomes import Mapped, finish
-from services.aggregator.domain.state import Run
+from services.aggregator.domain.state import Partition, Run
 from services.aggregator.handlers import Join
 from services.aggregator.snapshots import Snapshots
 from services.chassis.blobs import InMemoryBlobStore, Outputs
@@ -133,6 +134,19 @@ async def test_the_published_response_has_the_bytes_of_the_record_that_won(shell
     from_the_future["response"]["from_a_newer_writer"] = {"kept": True}
     response, _ = await shell.feed(json.dumps(from_the_future).encode())
     assert from_json(response.value or b"")["from_a_newer_writer"] == {"kept": True}
+
+
+async def test_whoever_wrote_the_outcome_every_copy_has_the_same_bytes(shell: Shell) -> None:
+    copies = []
+    for came_back in (True, False):
+        shell.join.owned[0].state = Partition.empty(WINDOW_MS)
+        shell.now = T0
+        await shell.feed(started(ONE))
+        (finished,) = await shell.feed(completed("a", Output(value={"y": [1e22, 0.1, None]})))
+        record = shell.record(finished.value or b"")
+        ((_, outgoing),) = await shell.join.handle([replace(record, key=finished.key) if came_back else record])
+        copies.append(outgoing)
+    assert copies[0] == copies[1]
 
 
 async def test_records_below_the_commit_are_folded_silently(shell: Shell) -> None:
