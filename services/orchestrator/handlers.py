@@ -20,7 +20,7 @@ from schemas.models import Queue
 from schemas.topics import EVENTS, JOINS, MAX_RECORD_BYTES
 from services.chassis.blobs import INLINE_BYTES, BlobMissingError, BlobUnavailableError
 from services.chassis.clock import LogClock
-from services.chassis.expressions import ExpressionError, compile_condition, compile_template
+from services.chassis.expressions import ExpressionError, compile_condition, known_template
 from services.chassis.kafka.dead_letters import DeadLetters
 from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.records import fits, record_bytes
@@ -234,7 +234,7 @@ class Dispatch:
         if step.when is not None and not compile_condition(step.when, names).evaluate(request, outputs):
             return self._event(steps.skipped(ready))
         written = step.input if ready.target.model_class or step.kind is not StepKind.MODEL else ready.target.value
-        value = compile_template(written, names).evaluate(request, outputs)
+        value = known_template(written, names).evaluate(request, outputs)
         stored = await self._stored(value)
         if ready.target.model_class is None:
             return self._event(steps.completed(ready, stored))

@@ -7,6 +7,7 @@ from services.chassis.expressions.template import (
     compile_condition,
     compile_template,
     condition_errors,
+    known_template,
     template_errors,
 )
 
@@ -17,5 +18,6 @@ __all__ = [
     "compile_condition",
     "compile_template",
     "condition_errors",
+    "known_template",
     "template_errors",
 ]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from pydantic_core import from_json, to_json
+
 from schemas.base import Json
 from services.chassis.expressions.errors import ExpressionError, quoted
 from services.chassis.expressions.program import MAX_DEPTH, MAX_RESULT, InvalidExpressionError, Program
@@ -78,6 +80,16 @@ def compile_template(value: Json, steps: Collection[str]) -> Template:
     for error in compiling.errors:
         raise error
     return _template(evaluate, compiling.roots)
+
+
+def known_template(value: Json, steps: Collection[str]) -> Template:
+    """`compile_template` of a template that came by the wire, compiled before if it came before."""
+    return _known(to_json(value), frozenset(steps))
+
+
+@lru_cache(maxsize=4_096)
+def _known(encoded: bytes, steps: frozenset[str]) -> Template:
+    return compile_template(from_json(encoded), steps)
 
 
 def compile_condition(text: str, steps: Collection[str]) -> Condition:

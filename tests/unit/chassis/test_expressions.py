@@ -16,6 +16,7 @@ from services.chassis.expressions import (
     compile_condition,
     compile_template,
     condition_errors,
+    known_template,
     template_errors,
 )
 
@@ -61,6 +62,27 @@ def run_error(template: Json, request: Json = None, outputs: dict[str, Json] | N
 @pytest.mark.parametrize("literal", [None, True, 3, 2.5, "text", "$ {x} $$", "}", [], {}, {"a": [1, {"b": "c"}]}])
 def test_a_template_without_expressions_is_itself(literal: Json) -> None:
     assert value_of(literal) == literal
+
+
+@pytest.mark.parametrize("literal", [1, True, 1.0, "1", -0.0, 0.0, 0, None, [1], {"a": 1}, {"a": True}, {"a": "1"}])
+def test_a_known_template_is_mistaken_for_no_other(literal: Json) -> None:
+    for _ in range(2):
+        assert json.dumps(known_template(literal, STEPS).evaluate(None, {})) == json.dumps(literal)
+
+
+def test_what_a_known_template_made_is_its_readers_own() -> None:
+    written = {"list": [{}], "q": "${input.q}"}
+    first = known_template(written, STEPS).evaluate(INPUT, {})
+    first["list"][0]["changed"] = first["changed"] = True
+    assert known_template(written, STEPS).evaluate(INPUT, {}) == {"list": [{}], "q": "hé"}
+    assert known_template(written, ["embed"]).evaluate(INPUT, {}) == {"list": [{}], "q": "hé"}
+
+
+def test_a_known_template_knows_only_its_own_steps() -> None:
+    assert known_template("${steps.safe}", ["safe"]).evaluate(None, OUTPUTS) is True
+    for _ in range(2):
+        with pytest.raises(ExpressionError, match="unknown step `safe`"):
+            known_template("${steps.safe}", ["embed"])
 
 
 @pytest.mark.parametrize(

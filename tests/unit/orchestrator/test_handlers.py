@@ -263,7 +263,7 @@ async def test_a_step_at_which_the_code_fails_is_dead_lettered_and_failed_for_go
             raise ZeroDivisionError("my secret prompt")
         return compile_template(written, ())
 
-    monkeypatch.setattr("services.orchestrator.handlers.compile_template", explode)
+    monkeypatch.setattr("services.orchestrator.handlers.known_template", explode)
     poison = join(ready(step("bomb")))
     (letter, failed), (neighbour,) = await outcomes(dispatch(), poison, join(ready(step("fine")), offset=1))
     assert (told(letter)["x-error-class"], told(letter)["x-error-msg"]) == ("poison", "ZeroDivisionError")
