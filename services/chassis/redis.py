@@ -41,19 +41,25 @@ def connect(settings: RedisSettings, monotonic: Callable[[], float] = time.monot
 
 
 class _BoundedRedis(Redis):
-    """A client whose commands take a second at most; after an unanswered one the next are refused for a second."""
+    """A client whose commands take a second at most; after an unanswered one the next are refused for a second.
+
+    They go one after another over one connection, for to take one from the pool costs more than a command itself.
+    Pipelines and subscriptions have their own.
+    """
 
     def __init__(self, pool: BlockingConnectionPool, monotonic: Callable[[], float]) -> None:
         super().__init__(connection_pool=pool)
         self.auto_close_connection_pool = True
         self._monotonic = monotonic
         self._rests_until: float | None = None
+        self._turn = asyncio.Lock()
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         if self._rests_until is not None and self._monotonic() < self._rests_until:
             raise RedisConnectionError("Redis did not answer a moment ago")
         try:
-            async with asyncio.timeout(CALL_TIMEOUT_S):
+            async with asyncio.timeout(CALL_TIMEOUT_S), self._turn:
+                await self._have_connection()
                 answer = await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
         except (RedisConnectionError, RedisTimeoutError) as error:
             self._went_away(error)
@@ -63,6 +69,11 @@ class _BoundedRedis(Redis):
             raise RedisTimeoutError("Redis did not answer") from error
         self._came_back()
         return answer
+
+    async def _have_connection(self) -> None:
+        if self.connection is None:
+            self.connection = await self.connection_pool.get_connection()  # type: ignore[no-untyped-call]
+            self.connection.socket_timeout = None  # a command is bounded as a whole; its parts need not be
 
     def _went_away(self, error: Exception) -> None:
         if self._rests_until is None:
