@@ -26,6 +26,7 @@ MAX_OUTSTANDING = 10_000
 """Requests one client may have in the air: a bound on its memory."""
 POLL_MS = 200
 CONNECT_TIMEOUT_S = 10.0
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 NOT_STARTED = "the client is not started: use `async with HeadwayClient(…)`"
 
 
@@ -172,11 +173,10 @@ class HeadwayClient:
     async def wait(self, request_id: str, timeout_s: float) -> InferenceResponse:
         """The response of a request of this client, or of one not yet answered. NoResponseError after `timeout_s`."""
         future = self._expect(request_id)
-        try:
-            async with asyncio.timeout(timeout_s):
-                response = await asyncio.shield(future)
-        except TimeoutError:
-            raise NoResponseError(f"no response to request {request_id} within {timeout_s:g} s") from None
+        await asyncio.wait((future,), timeout=timeout_s)
+        if not future.done():
+            raise NoResponseError(f"no response to request {request_id} within {timeout_s:g} s")
+        response = future.result()
         self._forget(request_id)
         return response
 
@@ -262,7 +262,7 @@ def _encoded(pipeline: str, value: Mapping[str, Json], options: RequestOptions) 
         request = InferenceRequest.model_validate(fields | {"pipeline": pipeline, "input": value})
         # The input is encoded as it came: pydantic would turn NaN into null.
         record = request.model_dump(mode="json", exclude_none=True, exclude={"input"}) | {"input": value}
-        encoded = json.dumps(record, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        encoded = _JSON.encode(record).encode()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise InvalidRequestError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
