@@ -9,9 +9,8 @@ from pydantic_core import from_json, to_json
 from schemas import headers
 from schemas.base import Json, LogTime, Output
 from schemas.errors import DeadLetterReason, ErrorCode, ErrorDetail
-from schemas.events import RequestCoordinates, RunFinished, RunStarted, StepFailed
+from schemas.events import RequestCoordinates, RunStarted, StepFailed
 from schemas.joins import StepReady
-from schemas.metrics import RESPONSES_TOTAL, RUN_COMPONENT_SECONDS, RUN_SECONDS
 from schemas.responses import MAX_INLINE_RESPONSE_BYTES
 from schemas.topics import EVENTS, JOINS, REQUESTS, USAGE
 from services.aggregator.domain import outcomes
@@ -19,6 +18,7 @@ from services.aggregator.domain.decisions import DeadLetter, Decision, Dispatch,
 from services.aggregator.domain.fold import outputs_of
 from services.aggregator.domain.outcomes import Mapped
 from services.aggregator.domain.state import Run
+from services.aggregator.telemetry import Telemetry
 from services.aggregator.written import Written
 from services.chassis.blobs import BlobMissingError, BlobUnavailableError, require_depth
 from services.chassis.clock import LogClock
@@ -27,11 +27,10 @@ from services.chassis.kafka.dead_letters import DeadLetters
 from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.records import fits
 from services.chassis.kafka.types import Outgoing, Producer, Record
-from services.chassis.logging import canonical, log, reason
+from services.chassis.logging import log, reason
 from services.chassis.metrics import Metrics
 
 BLOB_RETRY_S = 0.5
-UNKNOWN = "unknown"
 
 Decided = tuple[Record, Sequence[Decision]]
 Requests = Mapping[RequestCoordinates, Record | None]
@@ -79,9 +78,7 @@ class Actions:
         self._outputs = outputs
         self._requests = requests
         self._stopper = stopper
-        self._responses = metrics.counter(RESPONSES_TOTAL)
-        self._seconds = metrics.histogram(RUN_SECONDS)
-        self._components = metrics.histogram(RUN_COMPONENT_SECONDS)
+        self._telemetry = Telemetry(metrics)
         self.dead_letters = DeadLetters(metrics)
         self.dead_letters.expect((REQUESTS, EVENTS), DeadLetterReason)
         self.written = Written()
@@ -209,34 +206,8 @@ class Actions:
         if decision.deadline_at is not None:
             self._tell_workers(finished.run_id, decision.deadline_at)
             self._told.discard(finished.run_id)
-        self._count(finished)
+        self._telemetry.finished(finished)
         return [response, run_record(USAGE, finished.usage, key=finished.tenant)]
-
-    def _count(self, finished: RunFinished) -> None:
-        response, timing = finished.response, finished.response.timing
-        # The name in a rejected request is a client's text, and no label.
-        pipeline = response.pipeline if response.pipeline_version is not None else UNKNOWN
-        self._responses.labels(pipeline, response.status).inc()
-        self._seconds.labels(pipeline, response.status).observe(timing.total_ms / 1_000)
-        parts = {
-            "queue": timing.queue_ms,
-            "cold": timing.cold_ms,
-            "service": timing.service_ms,
-            "coordination": timing.coordination_ms,
-        }
-        for component, milliseconds in parts.items():
-            self._components.labels(pipeline, component).observe(milliseconds / 1_000)
-        canonical(
-            "run_finished",
-            run_id=finished.run_id,
-            tenant=finished.tenant,
-            pipeline=pipeline,
-            status=response.status,
-            error=response.error.code if response.error else None,
-            total_ms=timing.total_ms,
-            coordination_ms=timing.coordination_ms,
-            cost_usd=finished.usage.cost_usd,
-        )
 
     # What cannot be joined --------------------------------------------------------------------
 

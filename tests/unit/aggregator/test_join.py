@@ -14,6 +14,7 @@ from schemas.base import BlobRef, Output
 from schemas.errors import DeadLetterReason
 from schemas.events import EVENT, Event, RequestCoordinates, RunFinished
 from schemas.graphs import OnFailure
+from schemas.metrics import RESPONSES_TOTAL
 from schemas.topics import EVENTS
 from services.aggregator.actions import Actions
 from services.aggregator.domain.outcomes import Mapped, finish
@@ -63,13 +64,14 @@ class Shell:
         self.stopper = FakeStopper()
         self.clock = LogClock()
         self.producer = self.kafka.producer()
+        self.metrics = Metrics()
         actions = Actions(
             clock=self.clock,
             producer=self.producer,
             outputs=Outputs(self.blobs),
             requests=self.requests,
             stopper=self.stopper,
-            metrics=Metrics(),
+            metrics=self.metrics,
         )
         self.monotonic_s = 0.0
         snapshots = Snapshots(self.blobs, WINDOW_MS, lambda: self.monotonic_s)
@@ -290,7 +292,7 @@ async def test_a_blob_that_is_gone_fails_the_run(shell: Shell) -> None:
 async def test_a_pipeline_text_from_a_rejected_request_is_no_metrics_label(shell: Shell) -> None:
     (finished,) = await shell.feed(rejected())
     await shell.feed(finished.value or b"")
-    exposition = shell.join._actions._responses.collect()
+    exposition = shell.metrics.counter(RESPONSES_TOTAL).collect()
     labels = {sample.labels["pipeline"] for metric in exposition for sample in metric.samples}
     assert labels == {"unknown"}
 
