@@ -1,5 +1,7 @@
 """Ids are the same wherever they are computed, and different for different things."""
 
+from uuid import UUID, uuid5
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,11 @@ def test_ids_never_change() -> None:
     assert ids.usage_id(RUN) == "27280d0f-1b10-59d7-9363-88a8dab39daf"
     request_id = ids.default_request_id("inference-requests", 3, 41, 1_700_000_000_000)
     assert request_id == "548f6159-f233-5ea7-a1a3-6b31865b89f3"
+
+
+@given(st.uuids(), st.text())
+def test_an_id_is_the_librarys_uuid5(namespace: UUID, name: str) -> None:
+    assert ids._uuid5(namespace.bytes, name) == str(uuid5(namespace, name))
 
 
 @given(st.text(max_size=8), st.text(max_size=8), st.text(max_size=8), st.text(max_size=8))
