@@ -174,18 +174,21 @@ def _seconds(duration: str) -> float:
 
 
 def _show(figures: dict[str, Any]) -> None:
+    """A row a figure; of several repeats with the least and the greatest."""
+    spread = dict(_flat("", figures.get("spread", {})))
     table = Table(title=str(figures["scenario"]))
-    table.add_column("figure")
-    table.add_column("value", justify="right")
+    for column in ("figure", "value", *(["least – greatest"] if spread else [])):
+        table.add_column(column, justify="left" if column == "figure" else "right")
     for name, value in _flat("", figures):
-        table.add_row(name, str(value))
+        extremes = " – ".join(map(str, spread.get(name, ())))
+        table.add_row(name, str(value), *([extremes] if spread else []))
     out.print(table)
 
 
 def _flat(prefix: str, figures: dict[str, Any]) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
     for name, value in figures.items():
-        if name in (SERIES, "repeats"):
+        if name in (SERIES, "repeats", "spread"):
             continue
         rows.extend(_flat(f"{prefix}{name}.", value) if isinstance(value, dict) else [(f"{prefix}{name}", value)])
     return rows

@@ -49,8 +49,16 @@ def _medians(repeats: Sequence[Figures], chosen: Figures) -> dict[str, Any]:
             found[name] = _medians([other for other in others if isinstance(other, Mapping)], value)
         else:
             numbers = _numbers(others)
-            found[name] = round(median(numbers), 3) if numbers else value
+            found[name] = _median(numbers) if numbers else value
     return found
+
+
+def _median(numbers: Sequence[float]) -> float:
+    """A count stays one, where it can."""
+    middle = median(numbers)
+    return (
+        int(middle) if all(isinstance(each, int) for each in numbers) and middle == int(middle) else round(middle, 3)
+    )
 
 
 def _spread(repeats: Sequence[Figures]) -> dict[str, Any]:

@@ -54,7 +54,8 @@ def distribution(figures: Figures) -> Plot | None:
             axes.plot([_tail(percent) for percent, _ in points], [ms for _, ms in points], color=colour)
         if isinstance(ideal := figures.get("ideal_ms"), int | float):
             axes.axhline(ideal, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
-            axes.annotate(f"ideal {ideal:g} ms", (1, ideal), (3, 3), textcoords="offset points")
+            side = axes.get_yaxis_transform()
+            axes.annotate(f"ideal {ideal:g} ms", (1, ideal), (0, 3), side, "offset points", ha="right")
         _latency_axis(axes, [ms for points in curves.values() for _, ms in points])
         _percentile_axis(axes, max(percent for points in curves.values() for percent, _ in points))
         return Plot("Latency distribution", svg(drawn), _legend(curves))
@@ -79,7 +80,7 @@ def throughput(figures: Figures) -> Plot | None:
         return None
     completed, failed = seconds["completed"], seconds["failed"]
     with figure() as (drawn, (axes,)):
-        at = range(len(completed))
+        at = _middles(completed)
         axes.fill_between(at, completed, color=COLOURS[0], alpha=0.15, linewidth=0)
         axes.plot(at, completed, color=COLOURS[0])
         legend = [("--s1", "completed")]
@@ -101,7 +102,7 @@ def latency_over_time(figures: Figures) -> Plot | None:
     with figure() as (drawn, (axes,)):
         for colour, name in ((COLOURS[0], "p50_ms"), (COLOURS[1], "p99_ms")):
             values = [float("nan") if value is None else value for value in seconds[name]]
-            axes.plot(range(len(values)), values, color=colour)
+            axes.plot(_middles(values), values, color=colour)
         _time_axis(axes)
         _latency_axis(axes, known)
         return Plot("Latency over time", svg(drawn), (("--s1", "median"), ("--s2", "99th percentile")))
@@ -122,7 +123,7 @@ def lag(figures: Figures) -> Plot | None:
         axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
         axes.set_ylabel("tasks")
         left_out = f"{len(tasks) - MAX_LANES} more lanes were behind by less." if len(tasks) > MAX_LANES else ""
-        note = f"Appended, but not yet committed: waiting, or running. {left_out}".strip()
+        note = f"Appended, but not yet committed: waiting, running, or just done. {left_out}".strip()
         return Plot("Lag by lane", svg(drawn), _legend(lanes), note)
 
 
@@ -190,6 +191,7 @@ def _bars(axes: Axes, names: Sequence[str], values: Sequence[float], colour: str
 
 def _time_axis(axes: Axes) -> None:
     axes.set_xlabel("seconds")
+    axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
 
 
@@ -223,6 +225,10 @@ def _whole_seconds(figures: Figures) -> dict[str, list[Any]]:
     seconds = _at(figures, SERIES, "seconds") or {}
     whole = {name: list(values)[:-1] for name, values in seconds.items()}
     return whole if whole.get("completed") else {}
+
+
+def _middles(seconds: Sequence[Any]) -> list[float]:
+    return [number + 0.5 for number in range(len(seconds))]
 
 
 def _legend(names: Sequence[str] | Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

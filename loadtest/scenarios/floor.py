@@ -11,8 +11,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from loadtest.context import Context
-from loadtest.generator import generate
 from loadtest.measure import Measurement
+from loadtest.observation import observe
 from loadtest.relay import topic
 
 HOPS = 10
@@ -42,7 +42,7 @@ async def measure(context: Context) -> Measurement:
     kafka = context.endpoints.kafka
     async with _topics(kafka, name), _relays(kafka, name), _Chain(kafka, name) as chain:
         await chain.warm_up()
-        measurement = await generate(context.load, chain.call)
+        measurement = await observe(context, chain.call)
     context.say(f"floor: {HOPS} hops, p50 {measurement.latencies.percentile(50) * 1_000:.1f} ms")
     return measurement
 

@@ -44,3 +44,13 @@ def test_a_report_is_written_beside(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", [["poison", "--repeats", "2"], ["fanout", "--duration", "soon"], ["nonsense"]])
 def test_what_cannot_be_measured_is_refused(given: list[str]) -> None:
     assert CliRunner().invoke(command.app, given).exit_code == 2
+
+
+def test_a_table_has_the_spread_beside_each_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def measure(*_: object) -> dict[str, Any]:
+        return {**FIGURES, "spread": {"completed": [2, 4]}, "repeats": [{"completed": 2}, {"completed": 4}]}
+
+    monkeypatch.setattr(command, "_run", measure)
+    lines = CliRunner().invoke(command.app, ["fanout", "--repeats", "2"]).stdout.splitlines()
+    (row,) = [line for line in lines if "completed" in line]
+    assert [cell.strip() for cell in row.strip("│").split("│")] == ["completed", "3", "2 – 4"]

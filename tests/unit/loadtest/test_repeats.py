@@ -20,6 +20,11 @@ def test_figures_are_medians() -> None:
     assert figures["latency_ms"] == {"p50": 70.0, "p99": 140.0}
 
 
+def test_the_median_of_counts_is_a_count() -> None:
+    assert str(combined([repeat(1.0, 1.0, 1.0, completed=count) for count in (9, 11, 10)])["completed"]) == "10"
+    assert combined([repeat(1.0, 1.0, 1.0, completed=count) for count in (9, 10)])["completed"] == 9.5
+
+
 def test_a_ratio_is_the_median_of_ratios_not_the_ratio_of_medians() -> None:
     assert combined(THREE)["hop_ratio"] == 1.2
 
