@@ -17,7 +17,7 @@ _LEASE_MS, _MEMORY_MS = int(LEASE_S * 1_000), int(MEMORY_S * 1_000)
 
 # KEYS: n claim keys, then n dead-run keys. ARGV: owner, lease and memory in ms, deaths that make a suspect,
 # n attempts, n deadlines of their runs.
-# Answers: -4 to be put aside, -3 ours to run alone, -2 the run is over, -1 done or superseded, 0 ours, else
+# Answers, in one text, which is read faster than an array: -4 to be put aside, -3 ours to run alone, -2 the run is over, -1 done or superseded, 0 ours, else
 # milliseconds until the holder's lease ends.
 _CLAIM = """
 local answers, n = {}, #KEYS / 2
@@ -47,10 +47,10 @@ for i = 1, n do
     end
   end
 end
-return answers
+return table.concat(answers, ' ')
 """
 
-# KEYS and ARGV as above. Answers: 1 the run is over, 0 it goes on. A claim that vanished with the store comes back.
+# KEYS and ARGV as above. Answers, in an array: 1 the run is over, 0 it goes on. A claim that vanished with the store comes back.
 _RENEW = """
 local answers, n = {}, #KEYS / 2
 local keep = ARGV[2] + ARGV[3]
@@ -118,7 +118,7 @@ class RedisClaimStore:
     async def claim(self, claims: Sequence[Claim]) -> Sequence[Answer]:
         async with _unavailable():
             answers = await self._claim(_claims_and_runs(claims), self._lease(claims))
-        return [_answer(answer) for answer in answers]
+        return [_answer(int(answer)) for answer in answers.split()]
 
     async def renew(self, claims: Sequence[Claim]) -> Sequence[bool]:
         async with _unavailable():
