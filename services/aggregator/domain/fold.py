@@ -35,6 +35,7 @@ from services.aggregator.domain.plans import Plan
 from services.aggregator.domain.state import (
     FINISH_AGAIN_MS,
     MAX_PLANS,
+    PENDING,
     STEP_TIMEOUT_GRACE_MS,
     Attempt,
     Outcome,
@@ -113,7 +114,7 @@ def _open(partition: Partition, event: RunStarted, now: int) -> Folded:
     if plan is None:
         plan = Plan.of(event.graph)
         partition = evolve(partition, plans=partition.plans.set(event.graph_digest, plan))
-    run = Run(sharing(event, plan.graph), plan, dict.fromkeys(plan.steps, StepState()))
+    run = Run(sharing(event, plan.graph), plan, dict.fromkeys(plan.steps, PENDING))
     cancelled_by = partition.cancelled.get(event.run_id, now)
     if cancelled_by is not None:
         partition = evolve(partition, cancelled=partition.cancelled.forget(event.run_id))

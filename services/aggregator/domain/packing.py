@@ -31,7 +31,9 @@ _OUTCOME: TypeAdapter[Outcome | None] = TypeAdapter(Outcome | None)
 
 def sharing(started: RunStarted, graph: Graph) -> RunStarted:
     """The event with the one graph that all its like share."""
-    return RunStarted.model_construct(_EVERY_FIELD, **{**started.__dict__, "graph": graph})
+    shared = started.model_copy(update={"graph": graph})
+    object.__setattr__(shared, "__pydantic_fields_set__", _EVERY_FIELD)
+    return shared
 
 
 def open_run(partition: Partition, run_id: str) -> Run | None:

@@ -69,6 +69,10 @@ class StepState:
         return self.retry_at if self.retry_at is not None else self.timeout_at
 
 
+PENDING = StepState()
+"""Where every step of every run begins."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ended, decided by one record."""
