@@ -17,8 +17,8 @@ _LEASE_MS, _MEMORY_MS = int(LEASE_S * 1_000), int(MEMORY_S * 1_000)
 
 # KEYS: n claim keys, then n dead-run keys. ARGV: owner, lease and memory in ms, deaths that make a suspect,
 # n attempts, n deadlines of their runs.
-# Answers, in one text, which is read faster than an array: -4 to be put aside, -3 ours to run alone, -2 the run is over,
-# -1 done or superseded, 0 ours, else milliseconds until the holder's lease ends.
+# Answers, in one text, which is read faster than an array: -4 to be put aside, -3 ours to run alone, -2 the run is
+# over, -1 done or superseded, 0 ours, else milliseconds until the holder's lease ends.
 _CLAIM = """
 local answers, n = {}, #KEYS / 2
 local owner, memory = ARGV[1], tonumber(ARGV[3])
