@@ -1,6 +1,7 @@
 """Tells workers through Redis that a run is over. Best effort: a worker that misses it works in vain, no more."""
 
 import asyncio
+from contextlib import suppress
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -13,16 +14,24 @@ MAX_WAITING = 10_000
 MAX_BATCH = 200
 SLACK_MS = 10_000
 """Past the deadline, after which a task is dropped as expired."""
-TIMEOUT_S = 1.0
-TRIES = 2
-"""The first may meet a connection that a restarted store has closed."""
+GATHER_S = 0.015
+"""So long the first one waits for others: every worker hears of every message, and what it stops works for longer."""
+
+# KEYS: n dead-run keys. ARGV: channel, message, n deadlines, n times to keep in ms.
+_TELL = """
+local n = #KEYS
+for i = 1, n do
+  redis.call('SET', KEYS[i], ARGV[i + 2], 'PX', ARGV[n + i + 2])
+end
+redis.call('PUBLISH', ARGV[1], ARGV[2])
+"""
 
 
 class RedisRunStopper:
     """Collects runs that ended and tells of many at once."""
 
     def __init__(self, redis: Redis, clock: LogClock) -> None:
-        self._redis = redis
+        self._script = redis.register_script(_TELL)
         self._clock = clock
         self._waiting: asyncio.Queue[EndedRun] = asyncio.Queue(MAX_WAITING)
 
@@ -35,23 +44,17 @@ class RedisRunStopper:
         """A component: marks and announces runs as they end."""
         while True:
             runs = [await self._waiting.get()]
+            await asyncio.sleep(GATHER_S)
             while len(runs) < MAX_BATCH and not self._waiting.empty():
                 runs.append(self._waiting.get_nowait())
-            for _ in range(TRIES):  # after which the workers' own deadlines bound what this would have saved
-                if await self._tell(runs):
-                    break
+            await self._tell(runs)
 
-    async def _tell(self, runs: list[EndedRun]) -> bool:
-        pipeline = self._redis.pipeline(transaction=False)
-        for run in runs:
-            pipeline.set(dead_run_key(run.run_id), run.deadline_at, px=self._kept_ms(run))
-        pipeline.publish(DEAD_RUNS_CHANNEL, encode_ended_runs(runs))
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                await pipeline.execute()
-        except (RedisError, TimeoutError):
-            return False
-        return True
+    async def _tell(self, runs: list[EndedRun]) -> None:
+        keys = [dead_run_key(run.run_id) for run in runs]
+        deadlines, kept_ms = [run.deadline_at for run in runs], [self._kept_ms(run) for run in runs]
+        # Where it fails, the workers' own deadlines bound what it would have saved.
+        with suppress(RedisError):
+            await self._script(keys, [DEAD_RUNS_CHANNEL, encode_ended_runs(runs), *deadlines, *kept_ms])
 
     def _kept_ms(self, run: EndedRun) -> int:
         left_ms = run.deadline_at - (self._clock.now_ms() or 0)
