@@ -19,7 +19,7 @@ from loadtest.peers.environment import environment, interpreter
 
 PORTS = 4
 REPORT = "report"
-SET_UP_S = 120.0
+SET_UP_S = 180.0
 """How long a driver may take beside its trials: to start what it measures, and to take it down again."""
 
 

@@ -1,5 +1,6 @@
 """The same runs on Headway and on what people use today, one system after another, on the same machine."""
 
+import time
 from typing import Any
 
 from headway.plane.reaper import Reaper
@@ -9,6 +10,7 @@ from loadtest.peers.driving import Trial
 from loadtest.peers.figures import compared
 from loadtest.peers.measuring import measured
 from loadtest.peers.work import IDEAL_MS
+from loadtest.resources import LOADTEST, Usage, cpu_between, usage
 
 ALONE = Trial(callers=1, warm_up_s=2, duration_s=8)
 CROWDS = tuple(Trial(callers, warm_up_s=2, duration_s=6) for callers in (16, 64, 128, 256))
@@ -19,16 +21,28 @@ async def run(context: Context) -> dict[str, Any]:
 
     Each has `version, latency_ms, added_ms{p50,p95}, throughput_per_s, concurrency, settings`, or `unavailable`.
     Latencies are those of one caller; throughput is that of the concurrency which is best for the system.
+    `idle_plane_cores`: how many cores the plane, idle, took from the peers.
     """
     reaper = Reaper()
     reaper.start()
     try:
+        began, before = time.perf_counter(), usage(context.endpoints)
         peers = {peer.name: await _measured(context, peer, reaper) for peer in PEERS}
+        idle_cores = _plane_cpu_s(before, usage(context.endpoints)) / (time.perf_counter() - began)
         headway = await _measured(context, HEADWAY, reaper)
     finally:
         reaper.close()
-    absent = {name: {"unavailable": reason} for name, reason in ABSENT.items()}
-    return {"ideal_ms": IDEAL_MS, "peers": peers | absent, "headway": headway, **compared(headway, peers)}
+    return {
+        "ideal_ms": IDEAL_MS,
+        "peers": peers | {name: {"unavailable": reason} for name, reason in ABSENT.items()},
+        "headway": headway,
+        "idle_plane_cores": round(idle_cores, 3),
+        **compared(headway, peers),
+    }
+
+
+def _plane_cpu_s(before: dict[str, Usage], after: dict[str, Usage]) -> float:
+    return sum(cpu_s for part, cpu_s in cpu_between(before, after).items() if part != LOADTEST)
 
 
 async def _measured(context: Context, peer: Peer, reaper: Reaper) -> dict[str, Any]:

