@@ -95,10 +95,9 @@ def _known(encoded: bytes, steps: frozenset[str]) -> Template:
 def compile_condition(text: str, steps: Collection[str]) -> Condition:
     """`text` is one `${…}`. Raises ExpressionError, also when its type is known not to be a boolean."""
     try:
-        compiled = _condition(text, frozenset(steps))
+        return _condition(text, frozenset(steps))
     except InvalidExpressionError as invalid:
         raise invalid.errors[0] from None
-    return Condition(_template(compiled.evaluate, compiled.roots))
 
 
 def template_errors(value: Json, steps: Collection[str]) -> list[ExpressionError]:
@@ -275,7 +274,7 @@ def _refuse_test_of_step(tokens: list[re.Match[str]], steps: frozenset[str]) -> 
 
 
 @lru_cache(maxsize=4_096)
-def _condition(text: str, steps: frozenset[str]) -> _Located:
+def _condition(text: str, steps: frozenset[str]) -> Condition:
     compiled = _compile_text(text.strip(), steps)
     if not isinstance(compiled, _Located):
         hint = 'write it as "${…}"'
@@ -283,7 +282,7 @@ def _condition(text: str, steps: frozenset[str]) -> _Located:
     if compiled.program.type not in ("BOOL", "DYN"):
         known = compiled.program.type.lower()
         raise InvalidExpressionError(ExpressionError(f"a condition must be true or false; this is of type {known}"))
-    return compiled
+    return Condition(_template(compiled.evaluate, compiled.roots))
 
 
 def _split(text: str) -> Iterator[tuple[str, str | None, int]]:
