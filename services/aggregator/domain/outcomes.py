@@ -9,7 +9,7 @@ from schemas.base import Json, RunStatus, StepStatus
 from schemas.errors import ErrorCode, ErrorDetail
 from schemas.events import RunFinished, RunRejected, RunStarted
 from schemas.responses import Cost, InferenceResponse, StepReport, Timing
-from schemas.usage import StepCost, UsageRecord
+from schemas.usage import UsageRecord
 from services.aggregator.domain.evolve import evolve
 from services.aggregator.domain.state import Outcome, Run, StepState
 
@@ -38,34 +38,34 @@ def finish(run: Run, mapped: Mapped) -> RunFinished:
     outcome = run.outcome
     if mapped.error is not None:
         outcome = evolve(outcome, status=RunStatus.FAILED, error=mapped.error)
+    usage = _usage(run, outcome)
     return RunFinished(
         run_id=run.run_id,
         tenant=run.started.tenant,
         traceparent=run.started.traceparent,
         response_topic=run.started.response_topic,
         correlation_id=run.started.correlation_id,
-        response=_response(run, outcome, mapped.value),
-        usage=_usage(run, outcome),
+        response=_response(run, outcome, usage, mapped.value),
+        usage=usage,
     )
 
 
-def _response(run: Run, outcome: Outcome, output: Json) -> InferenceResponse:
+def _response(run: Run, outcome: Outcome, usage: UsageRecord, output: Json) -> InferenceResponse:
     started = run.started
-    pipeline, version = _pipeline(started)
     return InferenceResponse(
         response_id=ids.response_id(run.run_id),
         request_id=started.request_id,
         run_id=run.run_id,
         tenant=started.tenant,
-        pipeline=pipeline,
-        pipeline_version=version,
+        pipeline=usage.pipeline,
+        pipeline_version=usage.pipeline_version,
         status=outcome.status,
         output=output,
         missing=run.missing,
         error=outcome.error,
         steps={step_id: _report(state) for step_id, state in run.steps.items()},
         timing=timing(run, outcome.decided_at),
-        usage=Cost(cost_usd=_total_cost(run), by_step=_cost_by_step(run)),
+        usage=Cost(cost_usd=usage.cost_usd, by_step=usage.by_step),
         variants=started.variants if isinstance(started, RunStarted) else {},
         session=started.session,
         labels=started.labels,
@@ -87,7 +87,7 @@ def _usage(run: Run, outcome: Outcome) -> UsageRecord:
         pipeline_version=version,
         status=outcome.status,
         cost_usd=_total_cost(run),
-        by_step=_cost_by_step(run),
+        by_step={step_id: state.cost for step_id, state in run.steps.items() if state.cost.attempts},
         finished_at=outcome.decided_at,
     )
 
@@ -107,10 +107,6 @@ def _report(state: StepState) -> StepReport:
         fallback=state.fallback,
         error=state.error if state.status is not StepStatus.SUCCEEDED else None,
     )
-
-
-def _cost_by_step(run: Run) -> dict[str, StepCost]:
-    return {step_id: state.cost for step_id, state in run.steps.items() if state.cost.attempts}
 
 
 def _total_cost(run: Run) -> float:
