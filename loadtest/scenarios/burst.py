@@ -43,7 +43,7 @@ async def run(context: Context) -> dict[str, Any]:
         "rate_per_s": context.load.rate_per_s or RATE_PER_S,
         "concurrency": None,
         **usual.as_json(),
-        **{name: value for name, value in Pool((usual, extra)).as_json().items() if name != SERIES},
+        **_together(usual, extra),
         "lag_peak_s": max(each["lag_peak_s"] for each in classes.values()),
         "recovery_s": recovery_s,
         "by_class": classes,
@@ -66,6 +66,13 @@ async def _load(context: Context, call: Call) -> tuple[Measurement, Measurement,
         return await usual, extra, over_ms
     finally:
         usual.cancel()
+
+
+def _together(usual: Measurement, extra: Measurement) -> dict[str, Any]:
+    """The requests of both, which were made side by side."""
+    pool = Pool((usual, extra))
+    pool.duration_s = usual.duration_s
+    return {name: value for name, value in pool.as_json().items() if name != SERIES}
 
 
 def fell_behind(steps: Sequence[Step], slots: int, over_ms: int) -> dict[str, Any]:

@@ -23,8 +23,8 @@ SLOTS = 8
 LATENCIES_MS = (300, 350, 400, 450, 500)
 """In turn: equal ones would end together, eight at a time, and be counted in lumps."""
 WORKERS = (1, 2, 4)
-CALLERS_PER_SLOT = 3
-"""One runs, two wait: a slot is never empty for want of work."""
+CALLERS_PER_SLOT = 10
+"""One runs, the others wait, for longer than it takes to hear of a queue that has become shorter than the others."""
 SETTLE_S = 6.0
 """After a worker has come: the partitions are dealt anew, and the orchestrator hears of it."""
 EFFICIENCY = 0.95
