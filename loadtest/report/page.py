@@ -5,7 +5,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from loadtest.report import figures, plots
+from loadtest.report import comparisons, figures, plots
 
 _templates = Environment(loader=PackageLoader("loadtest.report", "."), autoescape=True, undefined=StrictUndefined)
 
@@ -27,6 +27,6 @@ def _section(run: Mapping[str, Any]) -> dict[str, Any]:
         "repeats": len(run.get("repeats", ())),
         "promises": run.get("broken"),
         "tiles": list(figures.tiles(run)),
-        "plots": list(plots.plots(run)),
+        "plots": [*comparisons.comparisons(run), *plots.plots(run)],
         "table": list(figures.table(run)),
     }

@@ -1,17 +1,16 @@
 """The plots of one scenario, each made of its JSON; one whose figures are not there is left out."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from loadtest.measure import SERIES
 from loadtest.report.drawing import BAD, GRID, INK, figure, svg
 from loadtest.report.drawing import SERIES as COLOURS
+from loadtest.report.plot import Figures, Plot, at, bars, legend
 
-Figures = Mapping[str, Any]
 LOG_FROM = 20.0
 """A scale is logarithmic where its greatest value is so many times its least."""
 PERCENTILES = (0, 50, 90, 99, 99.9, 99.99, 99.999)
@@ -24,16 +23,6 @@ PARTS = {
     "client": "to and from the client",
 }
 """Of `timing_ms`, as people say it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """What a page shows: a heading, the drawing, and what its colours mean, by variable of the page."""
-
-    title: str
-    svg: str
-    legend: tuple[tuple[str, str], ...] = ()
-    note: str = ""
 
 
 def plots(figures: Figures) -> Iterator[Plot]:
@@ -58,12 +47,12 @@ def distribution(figures: Figures) -> Plot | None:
             axes.annotate(f"ideal {ideal:g} ms", (1, ideal), (0, 3), side, "offset points", ha="right")
         _latency_axis(axes, [ms for points in curves.values() for _, ms in points])
         _percentile_axis(axes, max(percent for points in curves.values() for percent, _ in points))
-        return Plot("Latency distribution", svg(drawn), _legend(curves))
+        return Plot("Latency distribution", svg(drawn), legend(curves))
 
 
 def _curves(figures: Figures) -> Iterator[tuple[str, list[tuple[float, float]]]]:
-    run = _at(figures, SERIES, "percentiles_ms")
-    floor = _at(figures, "floor", SERIES, "percentiles_ms")
+    run = at(figures, SERIES, "percentiles_ms")
+    floor = at(figures, "floor", SERIES, "percentiles_ms")
     ideal = figures.get("ideal_ms")
     if run:
         yield "a run" if floor else "a request", run
@@ -83,14 +72,14 @@ def throughput(figures: Figures) -> Plot | None:
         at = _middles(completed)
         axes.fill_between(at, completed, color=COLOURS[0], alpha=0.15, linewidth=0)
         axes.plot(at, completed, color=COLOURS[0])
-        legend = [("--s1", "completed")]
+        shown = [("--s1", "completed")]
         if any(failed):
             axes.bar(at, failed, color=BAD, width=1.0)
-            legend.append(("--bad", "failed"))
+            shown.append(("--bad", "failed"))
         _time_axis(axes)
         axes.set_ylim(bottom=0)
         axes.set_ylabel("requests a second")
-        return Plot("Throughput over time", svg(drawn), tuple(legend))
+        return Plot("Throughput over time", svg(drawn), tuple(shown))
 
 
 def latency_over_time(figures: Figures) -> Plot | None:
@@ -110,7 +99,7 @@ def latency_over_time(figures: Figures) -> Plot | None:
 
 def lag(figures: Figures) -> Plot | None:
     """Tasks behind, by lane; the eight lanes that were furthest behind."""
-    found = _at(figures, SERIES, "lag")
+    found = at(figures, SERIES, "lag")
     tasks: Mapping[str, Sequence[int]] = found.get("tasks", {}) if found else {}
     if not tasks:
         return None
@@ -124,7 +113,7 @@ def lag(figures: Figures) -> Plot | None:
         axes.set_ylabel("tasks")
         left_out = f"{len(tasks) - MAX_LANES} more lanes were behind by less." if len(tasks) > MAX_LANES else ""
         note = f"Appended, but not yet committed: waiting, running, or just done. {left_out}".strip()
-        return Plot("Lag by lane", svg(drawn), _legend(lanes), note)
+        return Plot("Lag by lane", svg(drawn), legend(lanes), note)
 
 
 def time_of_a_run(figures: Figures) -> Plot | None:
@@ -143,11 +132,11 @@ def time_of_a_run(figures: Figures) -> Plot | None:
         axes.set_yticks([])
         axes.grid(visible=False)
         axes.set_xlabel("milliseconds")
-        legend = tuple(
+        names = tuple(
             (f"--s{number}", f"{PARTS[part]}: {ms:.3g} ms, {100 * ms / total:.1f} %")
             for number, (part, ms) in enumerate(shown.items(), 1)
         )
-        return Plot("Where a run's time goes", svg(drawn), legend, "The mean of all runs, along the critical path.")
+        return Plot("Where a run's time goes", svg(drawn), names, "The mean of all runs, along the critical path.")
 
 
 def cpu(figures: Figures) -> Plot | None:
@@ -158,35 +147,11 @@ def cpu(figures: Figures) -> Plot | None:
     memory: Mapping[str, float] = figures.get("rss_mib") or {}
     parts = sorted(costs, key=lambda part: costs[part])
     with figure(height_in=max(1.6, 0.6 + 0.27 * len(parts)), columns=2) as (drawn, (left, right)):
-        _bars(left, parts, [costs[part] for part in parts], COLOURS[0], "CPU milliseconds a run")
-        _bars(right, parts, [memory.get(part, 0.0) for part in parts], COLOURS[2], "MiB resident")
+        bars(left, parts, [costs[part] for part in parts], COLOURS[0], "CPU milliseconds a run")
+        bars(right, parts, [memory.get(part, 0.0) for part in parts], COLOURS[2], "MiB resident")
         right.set_yticklabels([])
         note = f"All together {sum(costs.values()):.3g} ms of CPU a run, the load generator included."
         return Plot("CPU and memory by part", svg(drawn), (), note)
-
-
-def peers(figures: Figures) -> Plot | None:
-    """The same work on what else is used for it, in the same run; those that could not be had are left out."""
-    systems = {"headway": figures.get("headway"), **(figures.get("peers") or {})}
-    rates = {system: _at(found, "throughput_per_s") for system, found in systems.items()}
-    shown = sorted((system for system, rate in rates.items() if rate), key=lambda system: rates[system])
-    if len(shown) < 2:
-        return None
-    added = [max(0.0, _at(systems[system], "added_ms", "p50") or 0.0) for system in shown]
-    with figure(height_in=max(1.6, 0.6 + 0.3 * len(shown)), columns=2) as (drawn, (left, right)):
-        _bars(left, shown, [rates[system] for system in shown], COLOURS[0], "runs a second")
-        _bars(right, shown, added, COLOURS[1], "milliseconds added to the ideal, one caller")
-        right.set_yticklabels([])
-        return Plot("Beside others", svg(drawn))
-
-
-def _bars(axes: Axes, names: Sequence[str], values: Sequence[float], colour: str, unit: str) -> None:
-    drawn = axes.barh(range(len(names)), values, color=colour, height=0.7)
-    axes.bar_label(drawn, [f"{value:.3g}" if value < 1_000 else f"{value:.0f}" for value in values], padding=3)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_xlim(0, max(*values, 1e-9) * 1.2)
-    axes.grid(visible=False)
-    axes.set_xlabel(unit)
 
 
 def _time_axis(axes: Axes) -> None:
@@ -199,6 +164,7 @@ def _latency_axis(axes: Axes, values: Sequence[float]) -> None:
     positive = [value for value in values if value > 0]
     if positive and max(positive) >= LOG_FROM * min(positive):
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     else:
         axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:g}"))
@@ -222,24 +188,13 @@ def _tail(percent: float) -> float:
 
 def _whole_seconds(figures: Figures) -> dict[str, list[Any]]:
     """Without the last one, which the load did not fill; nothing of less than two."""
-    seconds = _at(figures, SERIES, "seconds") or {}
+    seconds = at(figures, SERIES, "seconds") or {}
     whole = {name: list(values)[:-1] for name, values in seconds.items()}
     return whole if whole.get("completed") else {}
 
 
 def _middles(seconds: Sequence[Any]) -> list[float]:
     return [number + 0.5 for number in range(len(seconds))]
-
-
-def _legend(names: Sequence[str] | Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    return tuple((f"--s{number}", name) for number, name in enumerate(names, 1))
-
-
-def _at(figures: Any, *path: str) -> Any:
-    """What is there; None if any of it is not."""
-    for name in path:
-        figures = figures.get(name) if isinstance(figures, Mapping) else None
-    return figures
 
 
 _ALL: tuple[Callable[[Figures], Plot | None], ...] = (
@@ -249,5 +204,4 @@ _ALL: tuple[Callable[[Figures], Plot | None], ...] = (
     lag,
     time_of_a_run,
     cpu,
-    peers,
 )

@@ -11,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from loadtest.__main__ import app
-from loadtest.report import plots
+from loadtest.report import comparisons, plots
 from loadtest.report.figures import machine_line, name, number, tiles
 from loadtest.report.page import render
+from loadtest.report.plot import Plot
 from tests.unit.loadtest.golden import golden
 
 TITLES = [
@@ -102,7 +103,7 @@ def test_drawings_take_their_colours_from_the_page(text: str) -> None:
     ],
 )
 def test_a_plot_without_figures_is_left_out(
-    draw: Callable[[dict[str, Any]], plots.Plot | None], missing: Callable[[dict[str, Any]], object]
+    draw: Callable[[dict[str, Any]], Plot | None], missing: Callable[[dict[str, Any]], object]
 ) -> None:
     run = golden()
     missing(run)
@@ -120,12 +121,38 @@ def test_figures_without_series_make_a_page_without_plots() -> None:
 def test_peers_are_compared_with_what_was_measured_of_them() -> None:
     slow = {"throughput_per_s": 40.2, "added_ms": {"p50": 21.0}}
     run = {"scenario": "peers", "peers": {"celery": slow, "ray": {"unavailable": "no package"}}}
-    assert plots.peers(run) is None
-    plot = plots.peers(run | {"headway": {"throughput_per_s": 804.0, "added_ms": {"p50": 12.0}}})
+    assert comparisons.peers(run) is None
+    plot = comparisons.peers(run | {"headway": {"throughput_per_s": 804.0, "added_ms": {"p50": 12.0}}})
     assert plot
     for shown in ("celery", "headway", "40.2", "804", "21", "12"):
         assert f">{shown}</text>" in plot.svg
     assert ">ray</text>" not in plot.svg
+
+
+def test_isolation_shows_each_tail_alone_and_beside_others() -> None:
+    run = {"idle_p99_ms": 12.0, "loaded_p99_ms": 14.4, "shared": {"idle_p99_ms": 11.0, "loaded_p99_ms": None}}
+    plot = comparisons.isolation(run)
+    assert plot
+    assert ">separate workers</text>" in plot.svg
+    assert ">14.4</text>" in plot.svg
+    assert ">a shared worker</text>" not in plot.svg
+    assert comparisons.isolation({"scenario": "drain"}) is None
+
+
+def test_more_workers_are_drawn_against_what_their_slots_could_do() -> None:
+    rates: dict[str, Any] = {count: {"throughput_per_s": 19.0 * int(count)} for count in ("1", "2", "4")}
+    plot = comparisons.workers({"by_workers": rates, "ideal_per_s": 20.0})
+    assert plot
+    assert plot.note
+    assert comparisons.workers({"by_workers": {"1": rates["1"]}}) is None
+
+
+def test_growth_of_cost_leaves_out_what_a_logarithm_cannot_show() -> None:
+    cost = {"latency_ms": {"p50": 70.0}, "cpu_ms_per_run": {"all": 3.0}}
+    plot = comparisons.growth({"open_runs": {"0": cost, "1000": cost, "100000": cost}})
+    assert plot
+    assert ">100,000</text>" in plot.svg
+    assert comparisons.growth({"open_runs": 100_000}) is None  # that of another scenario
 
 
 def test_the_floor_stands_beside_what_the_plane_adds() -> None:
