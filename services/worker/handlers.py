@@ -5,7 +5,7 @@ import time
 from asyncio import Future, Task
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from schemas import headers
 from schemas.base import Json, LogTime, Output, Priority
@@ -26,6 +26,7 @@ from services.worker.claims import Claims
 from services.worker.domain import reports
 from services.worker.domain.breaker import Tally
 from services.worker.domain.engine import (
+    NO_TOKENS,
     Call,
     CallerFault,
     DeadlineExceeded,
@@ -106,8 +107,7 @@ class Attempt:
             self.flight.abort_if_over()
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """What is to be said of an attempt, and what it took."""
 
     attempt: Attempt
@@ -276,7 +276,7 @@ class TaskHandler:
             if attempt.over:
                 self.drop(attempt, "dropped")
                 continue
-            usage = outcome.usage if isinstance(outcome, Result) else reports.NO_TOKENS
+            usage = outcome.usage if isinstance(outcome, Result) else NO_TOKENS
             took = self._took(attempt, started_at, service_ms, usage)
             found.append(await self._report(attempt, took, outcome))
         return found
@@ -349,7 +349,7 @@ class TaskHandler:
         return EngineFailed(f"the engine raised {type(error).__name__}")
 
     def _took(
-        self, attempt: Attempt, started_at: LogTime, service_ms: float = 0.0, usage: TokenUsage = reports.NO_TOKENS
+        self, attempt: Attempt, started_at: LogTime, service_ms: float = 0.0, usage: TokenUsage = NO_TOKENS
     ) -> reports.Effort:
         return reports.effort(attempt.task_at, started_at, self._life.ready_at or 0, service_ms, usage)
 

@@ -61,13 +61,13 @@ class Verdict(NamedTuple):
     slow: int = 0
 
     def plus(self, other: "Verdict") -> "Verdict":
-        return Verdict(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+        return Verdict(self.good + other.good, self.failed + other.failed, self.slow + other.slow)
 
     def less(self, other: "Verdict") -> "Verdict":
-        return Verdict(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
+        return Verdict(self.good - other.good, self.failed - other.failed, self.slow - other.slow)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Trial:
     """A call to the engine under way."""
 

@@ -2,8 +2,7 @@
 # ruff: noqa: N818  the base class says that these are errors; their names say what happened
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from schemas.base import Json
 from schemas.errors import ErrorCode
@@ -13,10 +12,10 @@ HEALTH_TIMEOUT_S = 5.0
 """A running engine's health check takes no longer."""
 FIRST_HEALTH_TIMEOUT_S = 60.0
 """The first one after a start may: a machine where much starts at once is slow."""
+NO_TOKENS = TokenUsage()
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One attempt of one step, handed to an engine."""
 
     task_id: str
@@ -30,12 +29,11 @@ class Call:
     """Seconds left when it was handed over; an engine gives up by then."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(NamedTuple):
     """What an engine answered: a JSON value, and the tokens it took."""
 
     output: Json
-    usage: TokenUsage = field(default_factory=TokenUsage)
+    usage: TokenUsage = NO_TOKENS
 
 
 class EngineError(Exception):

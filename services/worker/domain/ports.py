@@ -1,7 +1,6 @@
 """What a worker asks of a store it does not trust: who runs a step now, and which runs are over."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -16,8 +15,7 @@ DEATHS = 2
 """Holders that a task may lose before it is suspected to kill them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """The right to run one attempt of a step; a newer attempt takes it from an older one."""
 
     run_id: str

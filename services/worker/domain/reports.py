@@ -1,6 +1,6 @@
 """What a worker says about an attempt: the events it appends."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from schemas import ids
 from schemas.base import LogTime, Output
@@ -9,13 +9,13 @@ from schemas.events import StepCompleted, StepFailed
 from schemas.tasks import InferenceTask
 from schemas.usage import TokenUsage
 from services.worker.domain.costs import cost_usd
+from services.worker.domain.engine import NO_TOKENS
 
 MAX_MESSAGE = 500
 MAX_TENANT = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Effort:
+class Effort(NamedTuple):
     """What an attempt took. Times are milliseconds; `task_at` is the log's, the others are durations."""
 
     task_at: LogTime
@@ -25,9 +25,6 @@ class Effort:
     """The part of the queue in which the engine was not ready yet."""
     service_ms: float
     usage: TokenUsage
-
-
-NO_TOKENS = TokenUsage()
 
 
 def effort(

@@ -1,6 +1,5 @@
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -141,7 +140,7 @@ async def test_while_the_store_is_away_a_suspect_runs_alone_off_the_record() -> 
 
 async def test_suspects_and_poison_are_held_as_everything_else() -> None:
     world = World()
-    poison = replace(CLAIM, run_id="r2")
+    poison = CLAIM._replace(run_id="r2")
     world.shelf.put(CLAIM, "b", 0.0, deaths=1)
     world.shelf.put(poison, "b", 0.0, alone=True)
     answers = await world.claims.claim([CLAIM, poison])
