@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from redis.asyncio import Redis
@@ -104,7 +104,7 @@ def another() -> Claim:
 
 
 def attempt(claim: Claim, number: int) -> Claim:
-    return replace(claim, attempt=number)
+    return claim._replace(attempt=number)
 
 
 async def test_a_free_step_is_ours_for_a_lease(subject: Subject, claim: Claim) -> None:
@@ -179,13 +179,13 @@ async def test_renewal_says_which_runs_are_over(subject: Subject, claim: Claim) 
 
 async def test_a_run_id_that_lives_again_is_not_over(subject: Subject, claim: Claim) -> None:
     await subject.end_run(claim.run_id)
-    reborn = replace(claim, deadline_at=99_000)
+    reborn = claim._replace(deadline_at=99_000)
     assert await subject.owner("a").claim([reborn, claim]) == [RUN, DEAD]
     assert await subject.owner("a").renew([reborn]) == [False]
 
 
 async def test_each_life_of_a_run_id_has_claims_of_its_own(subject: Subject, claim: Claim) -> None:
-    ours, reborn = subject.owner("a"), replace(claim, deadline_at=99_000, attempt=1)
+    ours, reborn = subject.owner("a"), claim._replace(deadline_at=99_000, attempt=1)
     await ours.claim([claim])
     await ours.finish([Done(claim, 60.0)])
     assert await subject.owner("b").claim([reborn, claim]) == [RUN, DONE]
