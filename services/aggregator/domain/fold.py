@@ -4,7 +4,7 @@
 whatever a record makes due (deadline, time-outs, retries) is applied at that stamp.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 from zlib import crc32
@@ -303,15 +303,23 @@ def _needs_are_over(run: Run, step_id: str) -> bool:
     return pending and all(run.steps[need].is_over for need in run.plan.steps[step_id].needs)
 
 
-def _start(run: Run, step_ids: Iterator[str] | list[str] | tuple[str, ...], now: int) -> Changed:
+def _start(run: Run, step_ids: Sequence[str], now: int) -> Changed:
+    if not step_ids:
+        return run, ()
+    steps = dict(run.steps)
     decisions: list[Decision] = []
     for step_id in step_ids:
-        run, decision = _dispatch(run, step_id, run.steps[step_id], now)
+        steps[step_id], decision = _dispatch(run, step_id, steps[step_id], now)
         decisions.append(decision)
-    return run, tuple(decisions)
+    return evolve(run, steps=steps), tuple(decisions)
 
 
-def _dispatch(run: Run, step_id: str, state: StepState, now: int) -> tuple[Run, Dispatch]:
+def _dispatch_one(run: Run, step_id: str, state: StepState, now: int) -> Changed:
+    state, decision = _dispatch(run, step_id, state, now)
+    return run.step(step_id, state), (decision,)
+
+
+def _dispatch(run: Run, step_id: str, state: StepState, now: int) -> tuple[StepState, Dispatch]:
     """The next attempt of a step, on the link its state names."""
     started, plan = run.started, run.plan
     assert plan is not None
@@ -347,7 +355,7 @@ def _dispatch(run: Run, step_id: str, state: StepState, now: int) -> tuple[Run, 
         step_deadline_at=min(own_deadline, started.deadline_at),
         ready_at=now,
     )
-    return run.step(step_id, state), Dispatch(ready)
+    return state, Dispatch(ready)
 
 
 def outputs_of(run: Run, step_ids: tuple[str, ...]) -> dict[str, Output]:
@@ -370,8 +378,7 @@ def _fail(run: Run, step_id: str, state: StepState, error: ErrorDetail, now: int
     if error.retryable and state.tries < step.max_attempts and due < run.started.deadline_at:
         return run.step(step_id, evolve(state, retry_at=due)), ()
     if state.fallback + 1 < len(step.chain):
-        run, decision = _dispatch(run, step_id, evolve(state, fallback=state.fallback + 1, tries=0), now)
-        return run, (decision,)
+        return _dispatch_one(run, step_id, evolve(state, fallback=state.fallback + 1, tries=0), now)
     failed = run.step(step_id, evolve(state, status=StepStatus.FAILED, over_at=now))
     if step.on_failure is OnFailure.CONTINUE:
         return _advance(failed, step_id, now)
@@ -396,8 +403,7 @@ def _apply_timers(run: Run, now: int) -> Changed:
 
 def _on_due(run: Run, step_id: str, state: StepState, now: int) -> Changed:
     if state.retry_at is not None:
-        run, decision = _dispatch(run, step_id, state, now)
-        return run, (decision,)
+        return _dispatch_one(run, step_id, state, now)
     error = ErrorDetail(code=ErrorCode.DEADLINE_EXCEEDED, message="the step's timeout passed", step=step_id)
     return _fail(run, step_id, state, error, now)
 
