@@ -27,8 +27,8 @@ from loadtest.peers.work import QUICK_S, SLOW_S, TEXT
 NAME = "loadtest.peers.drivers.celery_chord"
 READY_TIMEOUT_S = 60.0
 WORKERS = 2
-POOL = "gevent"
-SIZE = 512
+POOL = "threads"
+SIZE = 64
 SETTINGS = {
     "worker_prefetch_multiplier": 4,
     "worker_disable_rate_limits": True,
