@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 
 from schemas.base import Priority
@@ -34,11 +34,13 @@ class Saturation:
 
 
 @asynccontextmanager
-async def saturated(ask: Ask, callers: int) -> AsyncIterator[Saturation]:
-    """So many requests of every lane are out, all the time. Leaving waits until the last one is answered."""
+async def saturated(
+    ask: Ask, callers: int, lanes: Collection[Priority] = tuple(Priority)
+) -> AsyncIterator[Saturation]:
+    """So many requests of each lane are out, all the time. Leaving waits until the last one is answered."""
     saturation = Saturation(ask)
     async with asyncio.TaskGroup() as group:
-        for lane in Priority:
+        for lane in lanes:
             for _ in range(callers):
                 group.create_task(saturation.caller(lane))
         try:
