@@ -22,7 +22,7 @@ from services.aggregator.telemetry import Telemetry
 from services.aggregator.written import Written
 from services.chassis.blobs import BlobMissingError, BlobUnavailableError, require_depth
 from services.chassis.clock import LogClock
-from services.chassis.expressions import ExpressionError, Template, compile_template
+from services.chassis.expressions import ExpressionError, Template, known_template
 from services.chassis.kafka.dead_letters import DeadLetters
 from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.records import fits
@@ -147,7 +147,7 @@ class Actions:
             return [self._finished_record(run, Mapped(), partition)]
         started = run.started
         assert isinstance(started, RunStarted)
-        template = compile_template(started.graph.output, started.graph.output_reads)
+        template = known_template(started.graph.output, started.graph.output_reads)
         needed = outputs_of(run, started.graph.output_reads)
         if template.reads_input:
             needed = {**needed, "": started.input}
