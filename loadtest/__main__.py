@@ -84,7 +84,9 @@ def main(
     repeats: Annotated[int, typer.Option(min=1, max=100, help="Measurements on one plane; figures are medians.")] = 1,
     seed: Annotated[int, typer.Option(help="Of the arrivals and faults.")] = 0,
     home: Annotated[Path | None, typer.Option(help="Home of a plane that is up; else one is started.")] = None,
-    requests: Annotated[int | None, typer.Option(min=1, help="How many chaos makes; default 20000.")] = None,
+    requests: Annotated[
+        int | None, typer.Option(min=1, help="How many chaos makes, wait in isolation, are open in growth.")
+    ] = None,
     faults: Annotated[int | None, typer.Option(min=0, help="How many chaos makes; default 300.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the figures.")] = None,
     report_file: Annotated[Path | None, typer.Option("--report", help="Where to write a page with plots.")] = None,
