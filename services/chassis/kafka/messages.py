@@ -9,13 +9,13 @@ from schemas.events import RunFinished
 from schemas.responses import InferenceResponse
 from services.chassis.kafka.types import Outgoing
 
+_WHOLE = (RunFinished, InferenceResponse)
 _SCHEMA_VERSION = (headers.SCHEMA_VERSION, str(SCHEMA_VERSION).encode())
 
 
 def encode(message: Message) -> bytes:
     """The value of a record. Absent fields are left out, but for what a client reads; nulls inside outputs stay."""
-    whole = isinstance(message, RunFinished | InferenceResponse)
-    return message.__pydantic_serializer__.to_json(message, exclude_none=not whole)
+    return message.__pydantic_serializer__.to_json(message, exclude_none=type(message) not in _WHOLE)
 
 
 def run_record(
