@@ -34,7 +34,6 @@ SETTINGS = {
     "worker_disable_rate_limits": True,
     "worker_send_task_events": False,
     "task_acks_late": False,
-    "result_backend_thread_safe": True,
     "result_expires": 300,
     "broker_pool_limit": SIZE,
     "broker_connection_retry_on_startup": True,
