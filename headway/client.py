@@ -24,6 +24,13 @@ from schemas.topics import MAX_RECORD_BYTES, REQUESTS, RESPONSES
 
 MAX_OUTSTANDING = 10_000
 """Requests one client may have in the air: a bound on its memory."""
+MANY_OUTSTANDING = 32
+COMPANY = 2
+"""While more than these are outstanding, and more than these leave at once, requests gather before they leave."""
+GATHER_S = 0.010
+"""What leaves within so long leaves together. Half of it is what a request waits; without it a Kafka request carries
+one or two. At 800 requests a second client and broker together take 1.0 ms of CPU for each without, 0.63 ms with it.
+"""
 POLL_MS = 200
 CONNECT_TIMEOUT_S = 10.0
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -95,6 +102,8 @@ class HeadwayClient:
         self._max_outstanding = max_outstanding
         self._options = {"bootstrap_servers": bootstrap_servers} | dict(kafka_options or {})
         self._outstanding: dict[str, asyncio.Future[InferenceResponse]] = {}
+        self._leaving = 0
+        """Requests that the broker has not acknowledged yet."""
         self._producer: AIOKafkaProducer | None = None
         self._reading: asyncio.Task[None] | None = None
         self._consumer: AIOKafkaConsumer | None = None
@@ -163,12 +172,21 @@ class HeadwayClient:
     async def _publish(self, request_id: str, value: bytes) -> None:
         if self._producer is None:
             raise UnreachableError(NOT_STARTED)
+        self._leaving += 1
         try:
-            await self._producer.send_and_wait(self._request_topic, value, key=request_id.encode())
+            await self._send(self._producer, request_id, value)
         except MessageSizeTooLargeError as error:
             raise InvalidRequestError(f"input: the request is larger than {MAX_RECORD_BYTES} bytes") from error
         except KafkaError as error:
             raise NotAcknowledgedError(f"request {request_id} was not acknowledged: {error}") from error
+        finally:
+            self._leaving -= 1
+
+    async def _send(self, producer: AIOKafkaProducer, request_id: str, value: bytes) -> None:
+        """Who submits one request after another, or few at a time, waits for nobody."""
+        if self._leaving > COMPANY and len(self._outstanding) > MANY_OUTSTANDING:
+            await asyncio.sleep(until_departure(asyncio.get_running_loop().time()))
+        await producer.send_and_wait(self._request_topic, value, key=request_id.encode())
 
     async def wait(self, request_id: str, timeout_s: float) -> InferenceResponse:
         """The response of a request of this client, or of one not yet answered. NoResponseError after `timeout_s`."""
@@ -250,6 +268,11 @@ class HeadwayClient:
                 future.set_exception(error)
                 future.exception()  # seen: a submission nobody waits for must not warn
         self._outstanding.clear()
+
+
+def until_departure(now_s: float) -> float:
+    """Seconds: departures are at the multiples of `GATHER_S`, so that all who wait wake in one turn of the loop."""
+    return GATHER_S - now_s % GATHER_S
 
 
 def _encoded(pipeline: str, value: Mapping[str, Json], options: RequestOptions) -> tuple[str, bytes]:
