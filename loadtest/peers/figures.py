@@ -11,11 +11,11 @@ Line = Mapping[str, Any]
 
 
 def system(lines: Iterable[str]) -> dict[str, Any]:
-    """Of a driver's whole report: latencies of the trial with one caller, throughput of the best of the others.
+    """Of a driver's whole report: latencies of the last trial, with one caller, and throughput of the best other one.
 
     Raises ValueError when it is not whole, or no call of a trial succeeded.
     """
-    first, alone, *crowds = [json.loads(line) for line in lines]
+    first, *crowds, alone = [json.loads(line) for line in lines]
     throughput_per_s = {
         crowd["callers"]: round(len(crowd["latencies_s"]) / crowd["duration_s"], 1) for crowd in crowds
     }
@@ -30,7 +30,7 @@ def system(lines: Iterable[str]) -> dict[str, Any]:
         "throughput_per_s": throughput_per_s[best],
         "concurrency": best,
         "by_concurrency": {str(callers): per_s for callers, per_s in throughput_per_s.items()},
-        "failed": sum(trial["failed"] for trial in (alone, *crowds)),
+        "failed": sum(trial["failed"] for trial in (*crowds, alone)),
         "settings": first["settings"],
     }
 

@@ -13,6 +13,7 @@ from loadtest.peers.work import IDEAL_MS
 from loadtest.resources import LOADTEST, Usage, cpu_between, usage
 
 ALONE = Trial(callers=1, warm_up_s=2, duration_s=8)
+"""The last one: by then each system is as warm as it gets."""
 CROWDS = tuple(Trial(callers, warm_up_s=2, duration_s=6) for callers in (16, 64, 128, 256))
 
 
@@ -47,7 +48,7 @@ def _plane_cpu_s(before: dict[str, Usage], after: dict[str, Usage]) -> float:
 
 async def _measured(context: Context, peer: Peer, reaper: Reaper) -> dict[str, Any]:
     context.say(f"peers: {peer.name}")
-    found = await measured(peer, (ALONE, *CROWDS), context.endpoints.kafka, reaper)
+    found = await measured(peer, (*CROWDS, ALONE), context.endpoints.kafka, reaper)
     context.say(f"peers: {peer.name}: {_told(found)}")
     return found
 

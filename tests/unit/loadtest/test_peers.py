@@ -30,7 +30,7 @@ def lines(*trials: str) -> list[str]:
 
 def test_latency_is_that_of_one_caller_and_throughput_that_of_the_best_concurrency() -> None:
     alone = line(1, [0.060] * 9 + [0.075])
-    figures = system(lines(alone, line(16, [0.1] * 300), line(64, [0.2] * 500, failed=2), line(128, [0.4] * 400)))
+    figures = system(lines(line(16, [0.1] * 300), line(64, [0.2] * 500, failed=2), line(128, [0.4] * 400), alone))
     assert figures["latency_ms"] == {"p50": 60.0, "p95": 75.0, "p99": 75.0}
     assert figures["added_ms"] == {"p50": 5.0, "p95": 20.0}
     assert (figures["throughput_per_s"], figures["concurrency"]) == (250.0, 64)
@@ -44,8 +44,8 @@ def test_latency_is_that_of_one_caller_and_throughput_that_of_the_best_concurren
     [
         [],
         [line(1, [0.06])],
-        [line(1, []), line(16, [0.1])],
-        [line(1, [0.06]), line(16, [], failed=7)],
+        [line(16, [0.1]), line(1, [])],
+        [line(16, [], failed=7), line(1, [0.06])],
     ],
 )
 def test_a_report_that_is_not_whole_has_no_figures(trials: list[str]) -> None:
