@@ -17,8 +17,8 @@ TICK_S = 0.25
 RENEW_AFTER_S = 0.7
 """Often enough that a run that is over is noticed within a second even when its announcement was lost."""
 PROBE_TIMEOUT_S = 1.0
-MARK_LINGER_S = 0.01
-"""Results are in the log by then, and only their commit waits: marked together, a busy worker's calls halve."""
+MARK_LINGER_S = 0.02
+"""Results are in the log by then, and only their commit waits: together they cost a busy worker few calls."""
 
 T = TypeVar("T")
 _GO_AHEAD = Answer(Verdict.RUN)
