@@ -17,6 +17,7 @@ from services.aggregator.domain.outcomes import reaches_output
 from services.aggregator.domain.state import Partition
 from services.chassis.kafka.types import Record, TopicPartition
 from tests.simulation.log import NEVER, Log
+from tests.simulation.reference import amounts_to
 
 Effects = Mapping[tuple[TopicPartition, int], int]
 """By a record's coordinates: the stamp of the last record that had to come of it. Absent: nothing had to."""
@@ -68,7 +69,7 @@ def _of_joins(log: Log) -> Effects:
 
 
 def _of_tasks(log: Log) -> Effects:
-    """An event about the attempt; or a newer attempt, or the end of the run, makes it void."""
+    """An event about the attempt; or a newer attempt makes it void, or the record that decided the run's end."""
     newer: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for task_id, stamp in [*log.ready_at.items(), *log.task_at.items()]:
         run_id, step, attempt = ids.parse_task_id(task_id)
@@ -78,10 +79,10 @@ def _of_tasks(log: Log) -> Effects:
 
 def _void_at(log: Log, task: Record, newer: Mapping[tuple[str, str], Sequence[tuple[int, int]]]) -> int:
     run_id, step, attempt = ids.parse_task_id(task.header(headers.TASK_ID) or "")
-    marker = log.finish(run_id)
+    run = amounts_to(run_id, [(logged.stamp, logged.event) for logged in log.by_run.get(run_id, ())])
     stamps = [stamp for other, stamp in newer[run_id, step] if other > attempt]
     said = log.attempt_at.get((run_id, step, attempt), NEVER)
-    return min([said, NEVER if marker is None else marker.stamp, *stamps])
+    return min([said, NEVER if run.status is None else run.decided_at, *stamps])
 
 
 def _of_events(log: Log) -> Effects:
