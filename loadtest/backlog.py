@@ -13,21 +13,23 @@ POLL_S = 0.5
 DISPATCH_TIMEOUT_S = 300.0
 
 
-async def fill(headway: HeadwayClient, admin: Admin, model_class: str, requests: int, latency_ms: float) -> None:
+async def fill(bootstrap: str, admin: Admin, model_class: str, requests: int, latency_ms: float) -> None:
     """That many batch requests of the pipeline named like its class; returns when all of their tasks are queued.
 
-    They stay for an hour at most. TimeoutError when they are not dispatched within five minutes.
+    They stay for an hour at most. Nobody waits for their answers: what this process would have to remember of them
+    would slow the measuring. TimeoutError when they are not dispatched within five minutes.
     """
     value = {"simulate": {"latency_ms": latency_ms}}
     deadline_s = MAX_DEADLINE_MS / 1_000
     end = await appended(admin, model_class) + requests
-    for first in range(0, requests, SLICE):
-        await asyncio.gather(
-            *(
-                headway.submit(model_class, value, priority=Priority.BATCH, deadline_s=deadline_s)
-                for _ in range(min(SLICE, requests - first))
+    async with HeadwayClient(bootstrap, max_outstanding=requests) as headway:
+        for first in range(0, requests, SLICE):
+            await asyncio.gather(
+                *(
+                    headway.submit(model_class, value, priority=Priority.BATCH, deadline_s=deadline_s)
+                    for _ in range(min(SLICE, requests - first))
+                )
             )
-        )
     await until_appended(admin, model_class, end)
 
 

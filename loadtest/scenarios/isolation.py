@@ -37,8 +37,6 @@ SHARE_MS = 200
 """Calls of the slow class where its lanes' shares are counted: short ones, to have a thousand of them."""
 BACKLOG = 50_000
 BACKLOG_MS = 2_000
-MAX_REQUESTS = 1_000_000
-"""The client need not bound what a backlog is there to hold."""
 SEPARATE, SHARED, BACKLOGGED, LOWEST_PERCENT = 1.2, 1.5, 1.3, 5.0
 
 
@@ -49,7 +47,7 @@ async def run(context: Context) -> dict[str, Any]:
     """
     kafka = context.endpoints.kafka
     connection = Connection(kafka, client_id="loadtest")
-    async with HeadwayClient(kafka, max_outstanding=MAX_REQUESTS) as headway, Admin(connection) as admin:
+    async with HeadwayClient(kafka) as headway, Admin(connection) as admin:
         plane = _Plane(context, headway, admin)
         idle, loaded = await plane.beside("embedding", "llm")
         async with worker_of(context, "shared-embedding", "shared-llm"):
@@ -108,7 +106,7 @@ class _Plane:
         await self._warm_up(crowded, calm)
         without, calm_without = await self._both(crowded, calm)
         self._context.say(f"isolation: {requests} batch requests are being made")
-        await fill(self._headway, self._admin, crowded, requests, BACKLOG_MS)
+        await fill(self._context.endpoints.kafka, self._admin, crowded, requests, BACKLOG_MS)
         tasks = await behind(self._admin, crowded)
         loaded, calm_loaded = await self._both(crowded, calm)
         self._context.say(f"isolation: p99 {without.p99_ms:.1f} ms, behind {tasks} tasks {loaded.p99_ms:.1f} ms")
@@ -145,6 +143,8 @@ def _compared(idle: Pool, loaded: Pool) -> dict[str, Any]:
     return {
         "samples": min(len(idle.latencies), len(loaded.latencies)),
         "failed": idle.failed + loaded.failed,
+        "idle_p50_ms": idle.latencies.summary_ms(50)["p50"],
+        "loaded_p50_ms": loaded.latencies.summary_ms(50)["p50"],
         "idle_p99_ms": idle.p99_ms,
         "loaded_p99_ms": loaded.p99_ms,
         "ratio": ratio(loaded.p99_ms, idle.p99_ms),
