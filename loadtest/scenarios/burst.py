@@ -42,8 +42,7 @@ async def run(context: Context) -> dict[str, Any]:
     return {
         "rate_per_s": context.load.rate_per_s or RATE_PER_S,
         "concurrency": None,
-        **usual.as_json(),
-        **_together(usual, extra),
+        **together(usual, extra),
         "lag_peak_s": max(each["lag_peak_s"] for each in classes.values()),
         "recovery_s": recovery_s,
         "by_class": classes,
@@ -68,11 +67,17 @@ async def _load(context: Context, call: Call) -> tuple[Measurement, Measurement,
         usual.cancel()
 
 
-def _together(usual: Measurement, extra: Measurement) -> dict[str, Any]:
-    """The requests of both, which were made side by side."""
+def together(usual: Measurement, extra: Measurement) -> dict[str, Any]:
+    """The requests of both, which were made side by side; over time, the usual ones, which were made all along."""
     pool = Pool((usual, extra))
     pool.duration_s = usual.duration_s
-    return {name: value for name, value in pool.as_json().items() if name != SERIES}
+    assert usual.plane is not None
+    runs = max(1, len(pool.latencies))
+    return {
+        **pool.as_json(),
+        "cpu_ms_per_run": {part: round(1_000 * cpu_s / runs, 3) for part, cpu_s in usual.plane.cpu_s.items()},
+        SERIES: usual.as_json()[SERIES],
+    }
 
 
 def fell_behind(steps: Sequence[Step], slots: int, over_ms: int) -> dict[str, Any]:

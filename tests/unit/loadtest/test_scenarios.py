@@ -4,8 +4,9 @@ import pytest
 
 from loadtest import mixing
 from loadtest.__main__ import SCENARIOS
+from loadtest.measure import SERIES, Measurement, PlaneUse
 from loadtest.scenarios import growth, scaleout
-from loadtest.scenarios.burst import fell_behind
+from loadtest.scenarios.burst import fell_behind, together
 from loadtest.scenarios.enterprise import described
 from loadtest.scenarios.growth import per_run
 from loadtest.scenarios.scaleout import efficiency
@@ -84,3 +85,15 @@ def test_memory_grows_from_the_end_of_the_first_window() -> None:
     rss = [50, 90, 100, 101, 400, 102, 104, 105, 110, 110, 110]
     samples = [Sample(float(number), {"worker": float(mib)}) for number, mib in enumerate(rss)]
     assert rss_growth(samples, 5.0) == {"worker": round(110 / 103, 3)}
+
+
+def test_the_cost_of_a_burst_is_that_of_all_of_its_runs() -> None:
+    usual, extra = Measurement(), Measurement()
+    for number in range(10):
+        usual.record(float(number), 0.1, True)
+        extra.record(float(number) / 2, 0.3, True)
+    usual.plane = PlaneUse({"kafka": 0.4}, {}, {})
+    figures = together(usual, extra)
+    assert figures["cpu_ms_per_run"] == {"kafka": 20.0}
+    assert (figures["completed"], figures["duration_s"]) == (20, 9.0)
+    assert figures[SERIES]["seconds"]["completed"] == [1] * 10
