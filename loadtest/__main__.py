@@ -23,6 +23,7 @@ from loadtest.measure import SERIES
 from loadtest.nemesis import clocks
 from loadtest.plane import plane
 from loadtest.repeats import combined
+from loadtest.report.readme import write_into
 from loadtest.scenarios import (
     breaker,
     burst,
@@ -116,10 +117,18 @@ def main(
 def report(
     files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="What --json wrote.")],
     page_file: Annotated[Path, typer.Option("--out", help="The page to write.")] = Path("report.html"),
+    readme_file: Annotated[
+        Path | None, typer.Option("--readme", exists=True, dir_okay=False, help="A file with the table to renew.")
+    ] = None,
 ) -> None:
     """One page with the plots of several scenarios; it needs no network."""
     runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     _write_page(page_file, runs)
+    if readme_file is not None:
+        try:
+            write_into(readme_file, runs)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
 
 
 for name, each in SCENARIOS.items():
