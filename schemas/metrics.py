@@ -28,6 +28,21 @@ RUN_COMPONENT_SECONDS = Metric(
     "headway_run_component_seconds", "histogram",
     "Critical path by component: queue, cold, service, coordination.", ("pipeline", "component"),
 )  # fmt: skip
+STEP_SECONDS_TOTAL = Metric(
+    "headway_step_seconds_total",
+    "counter",
+    "Time of a pipeline's steps by component, over all attempts: queue, cold, service.",
+    ("pipeline", "step", "model_class", "backend", "component"),
+)
+SLO_LATENCY_SECONDS = Metric(
+    "headway_slo_latency_seconds",
+    "gauge",
+    "Latency a pipeline promises, and the bucket of headway_run_seconds that tells whether it was kept.",
+    ("pipeline", "bucket"),
+)
+SLO_OBJECTIVE = Metric(
+    "headway_slo_objective", "gauge", "Share of runs that a pipeline promises to be in time.", ("pipeline",)
+)
 TASKS_TOTAL = Metric(
     "headway_tasks_total", "counter", "Tasks a worker ended.", ("model_class", "backend", "lane", "outcome")
 )
@@ -62,6 +77,45 @@ DEAD_LETTERS_TOTAL = Metric("headway_dead_letters_total", "counter", "Records de
 OPEN_RUNS = Metric("headway_open_runs", "gauge", "Runs without an outcome yet.", ("partition",))
 WORKER_RESTARTS_TOTAL = Metric(
     "headway_worker_restarts_total", "counter", "Workers a host restarted.", ("model_class", "backend")
+)
+LAG_TASKS = Metric(
+    "headway_lag_tasks", "gauge", "Tasks appended, but not committed yet.", ("model_class", "backend", "lane")
+)
+LAG_SECONDS = Metric(
+    "headway_lag_seconds",
+    "gauge",
+    "Age of the oldest task that is not committed, by the log's time.",
+    ("model_class", "backend", "lane"),
+)
+GROUP_LAG = Metric(
+    "kafka_consumergroup_lag",
+    "gauge",
+    "Records that a group has not committed yet.",
+    ("consumergroup", "topic", "partition"),
+)
+GROUP_OFFSET = Metric(
+    "kafka_consumergroup_current_offset",
+    "gauge",
+    "Offset that a group has committed.",
+    ("consumergroup", "topic", "partition"),
+)
+PARTITION_OFFSET = Metric(
+    "kafka_topic_partition_current_offset", "gauge", "Offset of the next record.", ("topic", "partition")
+)
+WATERMARK_AGE_SECONDS = Metric(
+    "headway_watermark_age_seconds",
+    "gauge",
+    "Age of the oldest record that a service has not committed.",
+    ("service",),
+)
+REPLICAS = Metric(
+    "headway_replicas",
+    "gauge",
+    "Workers by state: warm, asleep, starting, draining, failed.",
+    ("model_class", "backend", "state"),
+)
+DESIRED_REPLICAS = Metric(
+    "headway_desired_replicas", "gauge", "Workers that the hosts are to keep.", ("model_class", "backend")
 )
 
 METRICS = tuple(value for value in globals().values() if isinstance(value, Metric))

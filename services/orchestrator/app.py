@@ -30,6 +30,7 @@ from services.orchestrator.adapters.ingress_stream import IngressStream
 from services.orchestrator.domain.door import Announcement, Door
 from services.orchestrator.gate import Gate
 from services.orchestrator.handlers import Admission, Dispatch
+from services.orchestrator.promises import exposing_promises
 from services.orchestrator.settings import OrchestratorSettings
 
 FLEET_TAIL = 500
@@ -59,6 +60,7 @@ async def serve(app: App[OrchestratorSettings]) -> None:
         stack.push_async_callback(app.end_components)  # after the streams have drained, before clients are closed
         app.readiness.add("config", config.why_not_ready)
         app.component("config", config.run())
+        app.exposition = exposing_promises(app.metrics, lambda: config.live)
 
         dispatch = Dispatch(lambda: config.live, outputs, app.clock, app.metrics)
         counted = CountedProducer(producer, dispatch.outstanding)

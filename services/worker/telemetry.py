@@ -1,6 +1,10 @@
 """What one queue tells people: its metrics, and one canonical line per task."""
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal
+
+from prometheus_client import Counter
 
 from schemas import metrics as m
 from schemas.base import Priority
@@ -18,6 +22,8 @@ from services.worker.domain.slots import Slots
 Outcome = Literal["succeeded", "failed", "expired", "dropped", "repeated", "undecodable"]
 OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed", "expired", "dropped", "repeated", "undecodable")
 DEAD_LETTERED = (DeadLetterReason.UNDECODABLE, DeadLetterReason.POISON)
+STEP_COMPONENTS = ("queue", "cold", "service")
+MAX_SERIES = 1_024
 RECENT = 0.1
 """Weight of the newest task in the mean of service times."""
 
@@ -42,6 +48,7 @@ class Telemetry:
         metrics.gauge(m.SLOTS_BUSY).labels(*names).set_function(lambda: slots.busy)
         self._breaker = {state: metrics.gauge(m.BREAKER_STATE).labels(*names, state) for state in CircuitState}
         self.breaker(CircuitState.CLOSED)
+        self._step_seconds = _step_seconds(queue, metrics)
         self.service_ms: float | None = None
         """Recent mean of the engine's time for a task."""
 
@@ -60,6 +67,7 @@ class Telemetry:
         outcome: Outcome = "succeeded" if error is None else _failure(error.code, took)
         self._tasks[task.lane, outcome].inc()
         self._waits[task.lane].observe(took.queue_ms / 1_000)
+        self._stepped(task, took)
         if took.service_ms:
             self._served(task, event, took)
         canonical(
@@ -93,6 +101,11 @@ class Telemetry:
         where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
         canonical("task_dead_lettered", **where, reason=why, why=message)
 
+    def _stepped(self, task: InferenceTask, took: Effort) -> None:
+        parts = (took.queue_ms - took.cold_ms, took.cold_ms, took.service_ms)
+        for counter, milliseconds in zip(self._step_seconds(task.pipeline, task.step), parts, strict=True):
+            counter.inc(milliseconds / 1_000)
+
     def _served(self, task: InferenceTask, event: StepCompleted | StepFailed, took: Effort) -> None:
         self._service.observe(took.service_ms / 1_000)
         mean = took.service_ms if self.service_ms is None else self.service_ms
@@ -108,6 +121,18 @@ class Telemetry:
         ):
             if count:
                 self._tokens.labels(*names, kind).inc(count)
+
+
+def _step_seconds(queue: Queue, metrics: Metrics) -> Callable[[str, str], tuple[Counter, ...]]:
+    """Finds the counters of a pipeline's step, in the order of STEP_COMPONENTS."""
+    seconds = metrics.counter(m.STEP_SECONDS_TOTAL)
+
+    @lru_cache(MAX_SERIES)
+    def of_step(pipeline: str, step: str) -> tuple[Counter, ...]:
+        names = (pipeline, step, queue.model_class, queue.backend)
+        return tuple(seconds.labels(*names, component) for component in STEP_COMPONENTS)
+
+    return of_step
 
 
 def _failure(code: ErrorCode, took: Effort) -> Outcome:
