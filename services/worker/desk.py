@@ -30,8 +30,10 @@ from services.worker.solitude import Solitude
 MAX_UNFINISHED = 500
 """Tasks held beyond the slots: parked, being refused, or waiting for an acknowledgement."""
 LEASE_SLACK_S = 0.05
+FEW = 4
 GATHER_S = 0.002
-"""While results are on their way, so long the next one waits for company: what is alone waits for nobody."""
+"""While more than a few results are on their way, so long the next one waits for company: the branches of one run, which
+somebody waits for, do not wait for each other."""
 PARK_S = 1.0
 """A parked task is asked for again this often: its holder may have ended, or given it up."""
 
@@ -218,7 +220,7 @@ class Desk:
         self._handed_in.append((entries, reports))
 
     async def _send(self) -> None:
-        await asyncio.sleep(GATHER_S if self._sending else 0)
+        await asyncio.sleep(GATHER_S if self._sending > FEW else 0)
         ended, self._handed_in = self._handed_in, []
         self._sending += 1
         try:
