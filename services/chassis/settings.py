@@ -1,7 +1,8 @@
 """Settings: `HEADWAY_<SERVICE>_<NAME>` variables over `<config folder>/settings.yaml` over defaults.
 
-The file has one section a service, and `plane`, `kafka` and `redis`: `orchestrator: {log_level: debug}`. This module
-is the only reader of the environment.
+The file has one section a service, and `plane`, `kafka` and `redis`: `orchestrator: {log_level: debug}`. A value may
+be mounted as a file, between the two: `HEADWAY_KAFKA_SASL_PASSWORD_FILE=/run/secrets/kafka-password`. This module is
+the only reader of the environment.
 """
 
 import os
@@ -58,7 +59,7 @@ class Settings(BaseSettings):
         section = cls.section()
         written = _section_of(config / FILE, section) if config else {}
         try:
-            return cls(**written)
+            return cls(**(written | _mounted(cls)))
         except ValidationError as error:
             raise SettingsError(_one_line(cls, error, config)) from None
 
@@ -80,11 +81,34 @@ def _section_of(file: Path, section: str) -> dict[str, Any]:
     return found
 
 
+def _mounted(cls: type[Settings]) -> dict[str, str]:
+    """The values that stand in files of their own."""
+    values = {name: _content(_variable(cls, name)) for name in cls.model_fields}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _content(variable: str) -> str | None:
+    """What is in the file that `<variable>_FILE` names, without white space around it."""
+    file = os.environ.get(f"{variable}_FILE")
+    if not file:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        raise SettingsError(f"{variable}_FILE: {file} cannot be read: {' '.join(str(error).split())}") from None
+
+
+def _variable(cls: type[Settings], name: str) -> str:
+    return f"{cls.model_config['env_prefix']}{name}".upper()
+
+
 def _one_line(cls: type[Settings], error: ValidationError, config: Path | None) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     name = str(first["loc"][0])
-    variable = f"{cls.model_config['env_prefix']}{name}".upper()
-    if config is not None and not os.environ.get(variable):
+    variable = _variable(cls, name)
+    if not os.environ.get(variable) and os.environ.get(f"{variable}_FILE"):
+        variable = f"{variable}_FILE"
+    elif config is not None and not os.environ.get(variable):
         variable = f"{config / FILE}: {cls.section()}.{name}"
     if first["type"] == "extra_forbidden":
         return f"{variable}: no such setting; there are {', '.join(cls.model_fields)}"
@@ -92,8 +116,11 @@ def _one_line(cls: type[Settings], error: ValidationError, config: Path | None) 
 
 
 def secret(name: str) -> str | None:
-    """The value of the environment variable `name`, for keys that a configuration names but must not hold."""
-    return os.environ.get(name)
+    """The value of the environment variable `name`, or of the file that `<name>_FILE` names.
+
+    For keys that a configuration names but must not hold.
+    """
+    return os.environ.get(name) or _content(name)
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -65,6 +65,32 @@ def test_an_empty_variable_is_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     assert KafkaSettings.load().sasl_username is None
 
 
+def test_a_secret_may_be_mounted_as_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "password").write_text("s3cret\n", encoding="utf-8")
+    monkeypatch.setenv("HEADWAY_KAFKA_SASL_PASSWORD_FILE", str(tmp_path / "password"))
+    monkeypatch.setenv("LLM_API_KEY_FILE", str(tmp_path / "password"))
+    config = written(tmp_path, "kafka: {sasl_password: written}")
+    password = KafkaSettings.load(config).sasl_password
+    assert password is not None
+    assert (password.get_secret_value(), secret("LLM_API_KEY")) == ("s3cret", "s3cret")
+
+
+def test_a_variable_outranks_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "servers").write_text("file:1", encoding="utf-8")
+    monkeypatch.setenv("HEADWAY_KAFKA_BOOTSTRAP_SERVERS_FILE", str(tmp_path / "servers"))
+    monkeypatch.setenv("HEADWAY_KAFKA_BOOTSTRAP_SERVERS", "variable:1")
+    assert KafkaSettings.load().bootstrap_servers == "variable:1"
+
+
+def test_a_file_that_cannot_be_used_is_named_by_its_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_KAFKA_BOOTSTRAP_SERVERS_FILE", str(tmp_path / "servers"))
+    assert refusal(KafkaSettings).startswith(
+        f"HEADWAY_KAFKA_BOOTSTRAP_SERVERS_FILE: {tmp_path / 'servers'} cannot be read"
+    )
+    (tmp_path / "servers").write_text("localhost", encoding="utf-8")
+    assert refusal(KafkaSettings, tmp_path).startswith("HEADWAY_KAFKA_BOOTSTRAP_SERVERS_FILE: write host:port")
+
+
 def test_a_list_is_written_with_commas_or_as_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert HostLike.load(written(tmp_path, "host: {model_classes: [llm]}")).model_classes == ("llm",)
     monkeypatch.setenv("HEADWAY_HOST_MODEL_CLASSES", "embedding, llm,")
