@@ -29,7 +29,8 @@ def main(config: Path | None = None) -> int:
 
 async def serve(app: App[HostSettings]) -> None:
     """Builds the parts, runs them, and stops the workers when asked to stop."""
-    launcher = ChildLauncher(app.instance, app.plane.home, app.plane.config)
+    to_files = app.settings.worker_output == "files"
+    launcher = ChildLauncher(app.instance, app.plane.home, app.plane.config, to_files=to_files)
     workers = Workers(launcher, app.metrics, app.settings.model_classes)
     app.readiness.add("workers", workers.why_not_ready)
     app.exposition = lambda: _all_metrics(app, workers)

@@ -50,13 +50,14 @@ class ChildProcess:
 
 
 class ChildLauncher:
-    """Starts `headway worker` with this interpreter, its output appended to `<home>/logs/worker-<name>.log`.
+    """Starts `headway worker` with this interpreter.
 
+    Its output is appended to `<home>/logs/worker-<name>.log`, or else goes where that of this process goes.
     A port that somebody takes between its choice and its use ends the worker; the next attempt chooses another.
     """
 
-    def __init__(self, instance: str, home: Path, config: Path | None) -> None:
-        self._logs = home / "logs"
+    def __init__(self, instance: str, home: Path, config: Path | None, *, to_files: bool = True) -> None:
+        self._logs = home / "logs" if to_files else None
         self._environment = environment(
             HEADWAY_HOME=str(home),
             HEADWAY_WORKER_HOST=instance,
@@ -68,7 +69,7 @@ class ChildLauncher:
     async def start(self, replica: Replica, queue: Queue) -> ChildProcess:
         """Call it in the main thread: the child dies with the thread that started it."""
         port = _free_port()
-        log = _open_log(self._logs / f"worker-{replica.name}.log")
+        log = _open_log(self._logs / f"worker-{replica.name}.log") if self._logs else None
         try:
             process = await asyncio.create_subprocess_exec(
                 *self.command(queue),
@@ -78,7 +79,8 @@ class ChildLauncher:
                 env={**self._environment, "HEADWAY_WORKER_METRICS_PORT": str(port)},
             )
         finally:
-            os.close(log)
+            if log is not None:
+                os.close(log)
         return ChildProcess(process, port)
 
     def command(self, queue: Queue) -> tuple[str, ...]:

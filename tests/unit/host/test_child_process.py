@@ -125,6 +125,15 @@ async def test_its_output_is_kept_in_a_log_of_its_own_and_it_knows_its_host(queu
     assert (tmp_path / "logs" / "worker-llm-0.log").read_text() == "host-1 /etc/headway\n" * 2
 
 
+async def test_its_output_may_go_where_that_of_the_host_goes(
+    queue: Queue, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    launcher = Printing("host-1", tmp_path, Path("/etc/headway"), to_files=False)
+    await (await launcher.start(REPLICA, queue)).wait()
+    assert capfd.readouterr().out == "host-1 /etc/headway\n"
+    assert not (tmp_path / "logs").exists()
+
+
 async def test_a_log_that_has_grown_large_is_moved_aside(
     queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
