@@ -32,8 +32,8 @@ MAX_UNFINISHED = 500
 LEASE_SLACK_S = 0.05
 FEW = 4
 GATHER_S = 0.002
-"""While more than a few results are on their way, so long the next one waits for company: the branches of one run, which
-somebody waits for, do not wait for each other."""
+"""While more than a few results are on their way, so long the next one waits for company. The branches of a single
+run do not wait for each other."""
 PARK_S = 1.0
 """A parked task is asked for again this often: its holder may have ended, or given it up."""
 
