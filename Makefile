@@ -29,12 +29,8 @@ simulate: install ## thousands of planes in virtual time, and what befalls them
 up: install ## the embedded plane, until Ctrl-C
 	$(BIN)/headway up
 
-bench: install ## what one hop costs here, and what the plane adds to it: a page with plots in bench/
-	mkdir -p bench
-	$(BIN)/python -m loadtest floor --duration 10s --repeats 5 --json bench/1-floor.json
-	$(BIN)/python -m loadtest fanout --duration 10s --repeats 5 --json bench/2-fanout.json
-	$(BIN)/python -m loadtest fanout --concurrency 256 --duration 10s --repeats 5 --json bench/3-fanout-256.json
-	$(BIN)/python -m loadtest report bench/*.json --out bench/report.html
+bench: install ## the floor of Kafka, the plane beside it and beside others: a page in bench/, the README's table
+	$(BIN)/python -m loadtest bench --readme README.md
 
 check: install ## format, lint, types, architecture, dead dependencies
 	$(BIN)/ruff format --check .

@@ -1,6 +1,6 @@
 """`python -m loadtest SCENARIO`: runs one, prints a table, writes `--json` and `--report`; exit 1: a broken promise.
 
-`python -m loadtest report a.json b.json --out page.html` makes one page of several.
+`python -m loadtest report a.json b.json --out page.html` makes one page of several; `bench` measures nearly all.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from headway.plane.errors import PlaneError
+from loadtest.bench import bench as measure_all
+from loadtest.bench import read
 from loadtest.context import BROKEN, Context, Scenario
 from loadtest.generator import Load
 from loadtest.machine import machine
@@ -122,13 +124,22 @@ def report(
     ] = None,
 ) -> None:
     """One page with the plots of several scenarios; it needs no network."""
-    runs = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    _write_page(page_file, runs)
-    if readme_file is not None:
-        try:
-            write_into(readme_file, runs)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
+    _publish(read(files), page_file, readme_file)
+
+
+@app.command()
+def bench(
+    folder: Annotated[Path, typer.Option(help="Where the figures and the page go.")] = Path("bench"),
+    readme_file: Annotated[
+        Path | None, typer.Option("--readme", exists=True, dir_okay=False, help="A file with the table to renew.")
+    ] = None,
+) -> None:
+    """Every scenario but soak and those of failures: under 25 minutes, a page, and the README's table."""
+    runs, failed = measure_all(folder)
+    _publish(runs, folder / "report.html", readme_file)
+    if failed:
+        told.print(f"loadtest: failed or broken: {'; '.join(failed)}", style="red", markup=False)
+        raise typer.Exit(1)
 
 
 for name, each in SCENARIOS.items():
@@ -159,6 +170,15 @@ async def _run(
 def say(text: str) -> None:
     """Tells people what goes on."""
     told.print(text, markup=False)
+
+
+def _publish(runs: Sequence[dict[str, Any]], page_file: Path, readme_file: Path | None) -> None:
+    _write_page(page_file, runs)
+    if readme_file is not None:
+        try:
+            write_into(readme_file, runs)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
 
 
 def _write_page(file: Path, runs: Sequence[dict[str, Any]]) -> None:
