@@ -67,6 +67,7 @@ class HostStatus(FleetMessage):
 
     type: Literal["host-status"] = "host-status"
     workers: dict[str, int] = Field(description="Worker processes by `class` or `class.backend`.")
+    desired: dict[str, int] | None = Field(default=None, description="How many it is to keep; null: it does not say.")
     restarts: int = Field(default=0, ge=0, description="Workers restarted since the host began.")
 
 

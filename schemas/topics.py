@@ -109,11 +109,12 @@ LOOP_TOPICS = (
     Topic(USAGE, "UsageRecord", "tenant", producers=("aggregator",), consumers=("quotas", "finance")),
     Topic(
         CONFIG, "Revision | CurrentRevision", "revision", partitions=1, retention_ms=None, compacted=True,
-        log_append_time=False, producers=("cli",), consumers=("orchestrator", "worker", "host"),
+        log_append_time=False, producers=("cli",), consumers=("orchestrator", "worker", "autoscaler", "host"),
     ),
     Topic(
         FLEET, "FleetStatus", "instance", partitions=1, retention_ms=HOUR_MS,
-        producers=("orchestrator", "aggregator", "worker", "host"), consumers=("orchestrator", "cli"),
+        producers=("orchestrator", "aggregator", "worker", "autoscaler", "host"),
+        consumers=("orchestrator", "autoscaler", "cli"),
     ),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Lag by model class and lane: pure. What cannot be read is None, never 0."""
+"""What `headway lag` shows of a lane: pure. What cannot be read is None, never 0."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -6,45 +6,40 @@ from dataclasses import dataclass
 from schemas.base import Priority
 from schemas.fleet import WorkerStatus
 from schemas.models import Queue
+from services.autoscaler.domain.backlog import Behind
 
 
 @dataclass(frozen=True, slots=True)
 class LaneLag:
-    """One lane of one queue. Replicas, slots and their seconds are those of the whole class: lanes share them."""
+    """One lane of one queue. Replicas, slots and what they need to drain are the whole class's: lanes share them."""
 
     model_class: str
     lane: str
     tasks_behind: int | None
     seconds_behind: float | None
+    """The age of the oldest task that is not committed."""
+    drain_seconds: float | None
+    """What the tasks take: their number × mean engine seconds of a task / slots of the warm workers."""
     replicas: int | None
     busy_slots: int | None
     slots: int | None
 
 
-def lane_lags(queue: Queue, behind: Mapping[int, int | None], workers: Collection[WorkerStatus]) -> Iterator[LaneLag]:
-    """`behind` is (end − committed) by partition; `workers`: the queue's live statuses.
-
-    seconds behind = tasks × mean engine seconds of a task / slots of the warm workers; without a status, unknown.
-    """
+def lane_lags(queue: Queue, lanes: Mapping[Priority, Behind], workers: Collection[WorkerStatus]) -> Iterator[LaneLag]:
+    """`workers`: the queue's live statuses; without one, nothing is known of its slots."""
     warm = [worker for worker in workers if worker.state == "warm"]
     slots = sum(worker.slots for worker in warm)
-    for lane in Priority:
-        tasks = _sum([behind.get(partition) for partition in queue.lanes.of(lane)])
+    for lane, behind in lanes.items():
         yield LaneLag(
             model_class=queue.label,
             lane=lane.value,
-            tasks_behind=tasks,
-            seconds_behind=_seconds(tasks, _service_ms(warm), slots),
+            tasks_behind=behind.tasks,
+            seconds_behind=behind.seconds,
+            drain_seconds=_seconds(behind.tasks, _service_ms(warm), slots),
             replicas=len(warm) if workers else None,
             busy_slots=sum(worker.busy for worker in warm) if workers else None,
             slots=slots if workers else None,
         )
-
-
-def _sum(parts: Collection[int | None]) -> int | None:
-    """None as soon as one part is unknown."""
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
 
 
 def _service_ms(warm: Collection[WorkerStatus]) -> float | None:

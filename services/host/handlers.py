@@ -104,9 +104,10 @@ class Workers:
     def statuses(self, instance: str, revision: int | None) -> list[FleetMessage]:
         """What the host tells the fleet."""
         running = Counter(replica.label for replica, place in self._places.items() if place.process)
+        wanted = None if self._wanted is None else dict(Counter(replica.label for replica in self._wanted))
         return [
             ServiceStatus(instance=instance, service="host", revision=revision),
-            HostStatus(instance=instance, workers=dict(running), restarts=self.restarts),
+            HostStatus(instance=instance, workers=dict(running), desired=wanted, restarts=self.restarts),
         ]
 
     async def expositions(self) -> dict[str, str]:

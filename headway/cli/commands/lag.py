@@ -1,7 +1,9 @@
-"""`headway lag`: how far behind each class and lane is, in tasks and in seconds of work."""
+"""`headway lag`: how far behind each class and lane is, in tasks and in seconds."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,12 +13,7 @@ from headway.cli.output import console, print_rows, table
 from headway.cli.reach import complete, reach
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from headway.cli.backlog import LaneLag
-    from schemas.fleet import WorkerStatus
-    from schemas.models import Queue
-    from services.chassis.kafka.admin import Admin
     from services.chassis.kafka.connection import Connection
 
 app = typer.Typer()
@@ -33,7 +30,8 @@ def lag(
 ) -> None:
     """Show how far behind each model class and lane is.
 
-    In tasks, and in seconds of work for the slots there are. What cannot be read is `?` (null in JSON), never 0.
+    In tasks; in seconds since the oldest of them was appended; and in seconds of work for the slots there are. What
+    cannot be read is `?` (null in JSON), never 0.
     """
     broker = reach(home)
     if watch:
@@ -44,27 +42,39 @@ def lag(
 
 async def read_lag(broker: Connection) -> list[LaneLag]:
     """Every lane of every queue, now."""
+    async with looking(broker) as look:
+        return await look()
+
+
+@asynccontextmanager
+async def looking(broker: Connection) -> AsyncIterator[Callable[[], Awaitable[list[LaneLag]]]]:
+    """Connects; the function looks at every lane of every queue, as the autoscaler does."""
+    from headway.cli.backlog import lane_lags
     from headway.cli.fleet import read_fleet
     from headway.cli.live import read_applied
     from headway.cli.logs import open_logs
     from schemas.fleet import WorkerStatus
-    from services.chassis.kafka.admin import Admin
+    from services.autoscaler.collector import Collector
+    from services.autoscaler.domain.replicas import own
+    from services.autoscaler.domain.watched import Watched
+    from services.chassis.clock import LogClock
+    from services.chassis.kafka.offsets import KafkaOffsetReader
 
-    async with open_logs(broker) as logs, Admin(broker) as admin:
-        live = (await read_applied(logs)).live
-        workers = (await read_fleet(logs)).of(WorkerStatus)
-        rows = [await lags_of(queue, workers, admin) for queue in live.queues.values()]
-    return [row for lanes in rows for row in lanes]
+    clock = LogClock()
+    async with open_logs(broker) as logs, KafkaOffsetReader(broker) as reader:
+        collector = Collector(reader, clock)
 
+        async def look() -> list[LaneLag]:
+            collector.watch(Watched.of((await read_applied(logs)).live.bundle))
+            workers = (await read_fleet(logs, clock)).of(WorkerStatus)
+            sample = await collector.sample()
+            return [
+                row
+                for queue in sample.watched.queues
+                for row in lane_lags(queue, sample.lanes(queue), own(queue, workers))
+            ]
 
-async def lags_of(queue: Queue, workers: Collection[WorkerStatus], admin: Admin) -> list[LaneLag]:
-    """The lanes of one queue."""
-    from headway.cli.backlog import lane_lags
-
-    found = await admin.lag(queue.group, [queue.topic])
-    behind = {tp.partition: None if at.committed is None else at.end - at.committed for tp, at in found.items()}
-    own = [w for w in workers if (w.model_class, w.backend) == (queue.model_class, queue.backend)]
-    return list(lane_lags(queue, behind, own))
+        yield look
 
 
 async def _watch(broker: Connection, *, as_json: bool) -> None:
@@ -75,11 +85,12 @@ async def _watch(broker: Connection, *, as_json: bool) -> None:
 
     screen = console()
     live = Live(console=screen, auto_refresh=False) if screen.is_terminal and not as_json else None
-    while True:
-        rows = await read_lag(broker)
-        if live is None:
-            print_rows(rows, as_json=as_json, empty=EMPTY)
-        elif rows:
-            live.start()
-            live.update(table(rows), refresh=True)
-        await sleep(REFRESH_S)
+    async with looking(broker) as look:
+        while True:
+            rows = await look()
+            if live is None:
+                print_rows(rows, as_json=as_json, empty=EMPTY)
+            elif rows:
+                live.start()
+                live.update(table(rows), refresh=True)
+            await sleep(REFRESH_S)

@@ -22,7 +22,9 @@ Config = Annotated[
 
 @app.command(epilog=example("headway serve orchestrator"))
 def serve(
-    service: Annotated[Literal["orchestrator", "aggregator", "host"], typer.Argument(help="Which one.")],
+    service: Annotated[
+        Literal["orchestrator", "aggregator", "autoscaler", "host"], typer.Argument(help="Which one.")
+    ],
     config: Config = None,
 ) -> None:
     """Run one service until SIGTERM.

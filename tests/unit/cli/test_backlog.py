@@ -1,14 +1,14 @@
-"""Lag is tasks and seconds by lane; what is not known stays unknown."""
+"""A row is a lane's lag and who works on it; what is not known stays unknown."""
 
 from typing import Literal
 
 from headway.cli.backlog import LaneLag, lane_lags
+from schemas.base import Priority
 from schemas.fleet import WorkerStatus
-from schemas.models import ModelClass, Queue, queues
+from schemas.models import ModelClass, queues
+from services.autoscaler.domain.backlog import UNKNOWN, Behind
 
-CLASS = ModelClass.model_validate(
-    {"backends": [{"name": "local", "engine": {"kind": "simulated"}}], "lanes": {"standard": "4", "batch": "5-6"}}
-)
+CLASS = ModelClass.model_validate({"backends": [{"name": "local", "engine": {"kind": "simulated"}}]})
 (QUEUE,) = queues({"llm": CLASS})
 
 
@@ -21,48 +21,42 @@ def worker(
     )  # fmt: skip
 
 
-def lags(behind: dict[int, int | None], *workers: WorkerStatus, queue: Queue = QUEUE) -> dict[str, LaneLag]:
-    return {lag.lane: lag for lag in lane_lags(queue, behind, workers)}
+def lag(behind: Behind, *workers: WorkerStatus) -> LaneLag:
+    """Of the batch lane."""
+    (found,) = lane_lags(QUEUE, {Priority.BATCH: behind}, workers)
+    return found
 
 
-NOTHING: dict[int, int | None] = dict.fromkeys(range(7), 0)
+def test_a_row_for_each_lane_and_its_lag() -> None:
+    lanes = {Priority.INTERACTIVE: Behind(7, 1.5), Priority.STANDARD: Behind(0, 0.0), Priority.BATCH: UNKNOWN}
+    assert [(row.lane, row.tasks_behind, row.seconds_behind) for row in lane_lags(QUEUE, lanes, [worker()])] == [
+        ("interactive", 7, 1.5),
+        ("standard", 0, 0.0),
+        ("batch", None, None),
+    ]
 
 
-def test_tasks_add_up_over_the_partitions_of_a_lane() -> None:
-    found = lags(NOTHING | {0: 3, 3: 4, 4: 1, 6: 9}, worker())
-    assert {lane: lag.tasks_behind for lane, lag in found.items()} == {"interactive": 7, "standard": 1, "batch": 9}
+def test_it_drains_by_the_slots_of_warm_workers() -> None:
+    row = lag(Behind(8, 60.0), worker(service_ms=500), worker(service_ms=1_500), worker("starting", slots=50))
+    assert row.drain_seconds == 8 * 1.0 / 4
+    assert (row.replicas, row.slots) == (2, 4)
 
 
-def test_one_unreadable_partition_makes_its_lane_unknown_and_no_other() -> None:
-    found = lags(NOTHING | {0: None, 5: 2}, worker())
-    assert (found["interactive"].tasks_behind, found["interactive"].seconds_behind) == (None, None)
-    assert found["batch"].tasks_behind == 2
-    assert lags({}, worker())["batch"].tasks_behind is None
+def test_without_a_status_only_the_lag_is_known() -> None:
+    row = lag(Behind(8, 60.0))
+    assert (row.tasks_behind, row.seconds_behind) == (8, 60.0)
+    assert (row.drain_seconds, row.replicas, row.busy_slots, row.slots) == (None, None, None, None)
 
 
-def test_seconds_are_work_over_the_slots_of_warm_workers() -> None:
-    two = lags(NOTHING | {5: 8}, worker(service_ms=500), worker(service_ms=1_500), worker("starting", slots=50))
-    assert two["batch"].seconds_behind == 8 * 1.0 / 4
-    assert (two["batch"].replicas, two["batch"].slots) == (2, 4)
+def test_without_a_measured_service_time_only_no_work_drains_in_a_known_time() -> None:
+    assert lag(Behind(8, 60.0), worker(service_ms=None)).drain_seconds is None
+    assert lag(Behind(0, 0.0), worker(service_ms=None)).drain_seconds == 0.0
 
 
-def test_without_a_status_only_the_tasks_are_known() -> None:
-    lag = lags(NOTHING | {5: 8})["batch"]
-    assert (lag.tasks_behind, lag.seconds_behind, lag.replicas, lag.busy_slots, lag.slots) == (
-        8,
-        None,
-        None,
-        None,
-        None,
-    )
-
-
-def test_work_without_a_measured_service_time_has_no_seconds_and_no_work_has_none() -> None:
-    found = lags(NOTHING | {5: 8}, worker(service_ms=None))
-    assert found["batch"].seconds_behind is None
-    assert found["standard"].seconds_behind == 0.0
+def test_an_unknown_lag_drains_in_an_unknown_time() -> None:
+    assert lag(UNKNOWN, worker()).drain_seconds is None
 
 
 def test_workers_that_are_all_starting_are_zero_replicas_not_unknown() -> None:
-    lag = lags(NOTHING, worker("starting"))["batch"]
-    assert (lag.replicas, lag.busy_slots, lag.seconds_behind) == (0, 0, None)
+    row = lag(Behind(0, 0.0), worker("starting"))
+    assert (row.replicas, row.busy_slots, row.drain_seconds) == (0, 0, None)

@@ -174,7 +174,7 @@ async def test_a_machine_that_cannot_start_a_worker_tries_again(
 ) -> None:
     machine.broken = True
     workers.want(configured({"llm": 1}))
-    await until(lambda: workers.statuses("h", 1)[1] == HostStatus(instance="h", workers={}, restarts=0))
+    await until(lambda: workers.statuses("h", 1)[1] == HostStatus(instance="h", workers={}, desired={"llm": 1}))
     machine.broken = False
     monotonic.now_s += 1
     await until(is_ready(workers))
@@ -259,7 +259,7 @@ async def test_it_tells_the_fleet_what_runs_here(workers: Workers) -> None:
     await until(is_ready(workers))
     assert workers.statuses("host-1", 7) == [
         ServiceStatus(instance="host-1", service="host", revision=7),
-        HostStatus(instance="host-1", workers={"llm": 2, "embedding": 1}, restarts=0),
+        HostStatus(instance="host-1", workers={"llm": 2, "embedding": 1}, desired={"llm": 2, "embedding": 1}),
     ]
 
 
