@@ -5,35 +5,20 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
-
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
+from typing import Any
 
 from headway.cli.live import read_applied
 from headway.cli.logs import open_logs
 from schemas.base import Priority
 from schemas.models import Queue, queues
+from services.autoscaler.domain.backlog import next_to_do
 from services.chassis.kafka.connection import Connection
+from services.chassis.kafka.offsets import KafkaOffsetReader, OffsetReader, Standings
+from services.chassis.kafka.types import KafkaError, TopicPartition
 
 EVERY_S = 0.5
 MAX_SAMPLES = 600
 """Past them every other sample is dropped, and from then on samples are taken half as often."""
-
-
-class Commits(Protocol):
-    """What is asked of an admin client."""
-
-    async def list_consumer_group_offsets(
-        self, group: str, partitions: list[TopicPartition]
-    ) -> Mapping[TopicPartition, Any]: ...
-
-
-class Ends(Protocol):
-    """What is asked of a consumer."""
-
-    async def end_offsets(self, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]: ...
 
 
 class LagSeries:
@@ -62,12 +47,8 @@ class LagSeries:
 async def following_lags(bootstrap: str) -> AsyncIterator[Callable[[], LagSeries]]:
     """Samples while it is entered; the function begins a new series, and gives it."""
     followed = await _queues(bootstrap)
-    admin, reader = AIOKafkaAdminClient(bootstrap_servers=bootstrap), AIOKafkaConsumer(bootstrap_servers=bootstrap)
-    sampler = _Sampler(followed, admin, reader)
-    async with contextlib.AsyncExitStack() as stack:
-        await admin.start()
-        stack.push_async_callback(admin.close)
-        await stack.enter_async_context(reader)
+    async with KafkaOffsetReader(_connection(bootstrap)) as reader:
+        sampler = _Sampler(followed, reader)
         sampling = asyncio.create_task(sampler.run())
         try:
             yield sampler.begin
@@ -78,9 +59,8 @@ async def following_lags(bootstrap: str) -> AsyncIterator[Callable[[], LagSeries
 
 
 class _Sampler:
-    def __init__(self, queues: Collection[Queue], admin: AIOKafkaAdminClient, reader: AIOKafkaConsumer) -> None:
+    def __init__(self, queues: Collection[Queue], reader: OffsetReader) -> None:
         self._queues = queues
-        self._admin = admin
         self._reader = reader
         self.begin()
 
@@ -92,38 +72,37 @@ class _Sampler:
         """Until cancelled. A broker that is away is a gap, no error."""
         while True:
             with contextlib.suppress(KafkaError):
-                at_s, behind = (
-                    time.monotonic() - self._began,
-                    await behind_by_lane(self._queues, self._admin, self._reader),
-                )
-                self._series.add(at_s, behind)
+                at_s = time.monotonic() - self._began
+                self._series.add(at_s, await behind_by_lane(self._queues, self._reader))
             await asyncio.sleep(self._series.every_s)
 
 
-async def behind_by_lane(queues: Collection[Queue], admin: Commits, reader: Ends) -> dict[str, int]:
-    """Tasks that are appended, but not committed. Committed offsets come first: an end read later is never below."""
-    committed: dict[TopicPartition, int] = {}
-    for queue in queues:
-        found = await admin.list_consumer_group_offsets(queue.group, partitions=_partitions(queue))
-        committed.update({partition: commit.offset for partition, commit in found.items()})
-    ends = await reader.end_offsets([partition for queue in queues for partition in _partitions(queue)])
-    behind = {partition: end - max(0, committed.get(partition, 0)) for partition, end in ends.items()}
-    return {name: tasks for queue in queues for name, tasks in _lanes(queue, behind)}
+async def behind_by_lane(queues: Collection[Queue], reader: OffsetReader) -> dict[str, int]:
+    """Tasks that are appended, but not committed: `quick interactive`, and its tasks.
 
-
-def _lanes(queue: Queue, behind: Mapping[TopicPartition, int]) -> list[tuple[str, int]]:
-    """`quick interactive`, and the tasks behind in its partitions."""
-    return [
-        (f"{queue.label} {lane.value}", sum(behind[TopicPartition(queue.topic, n)] for n in queue.lanes.of(lane)))
+    Raises KafkaError when not all of it can be read.
+    """
+    groups = await reader.read({queue.group: (queue.topic,) for queue in queues})
+    return {
+        f"{queue.label} {lane.value}": sum(_behind(groups, queue, number) for number in queue.lanes.of(lane))
+        for queue in queues
         for lane in Priority
-    ]
+    }
 
 
-def _partitions(queue: Queue) -> list[TopicPartition]:
-    return [TopicPartition(queue.topic, number) for number in range(queue.lanes.count)]
+def _behind(groups: Standings, queue: Queue, number: int) -> int:
+    at = groups.get(queue.group, {}).get(TopicPartition(queue.topic, number))
+    position = at and next_to_do(*at)
+    if at is None or position is None:
+        raise KafkaError(f"nobody says how far {queue.label} is in partition {number}")
+    return at.end - position
 
 
 async def _queues(bootstrap: str) -> Collection[Queue]:
     """Those of the configuration in force."""
-    async with open_logs(Connection(bootstrap, client_id="loadtest")) as logs:
+    async with open_logs(_connection(bootstrap)) as logs:
         return list(queues((await read_applied(logs)).bundle.model_classes))
+
+
+def _connection(bootstrap: str) -> Connection:
+    return Connection(bootstrap, client_id="loadtest")

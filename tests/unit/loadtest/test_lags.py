@@ -1,35 +1,32 @@
 """Lag by lane, over any time, in bounded memory."""
 
-from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import pytest
-from aiokafka import TopicPartition
 
 from loadtest.lags import EVERY_S, MAX_SAMPLES, LagSeries, behind_by_lane
 from schemas.models import Backend, ModelClass, Queue, SimulatedEngine, queues
+from services.chassis.kafka.in_memory import InMemoryKafka
+from services.chassis.kafka.in_memory_offsets import InMemoryOffsetReader
+from services.chassis.kafka.types import Commit, KafkaError, Outgoing, TopicPartition
+
+TOPIC, GROUP = "inference-tasks-quick", "headway-worker-quick"
 
 
-class Commit(NamedTuple):
-    offset: int
+@pytest.fixture
+def kafka() -> InMemoryKafka:
+    found = InMemoryKafka(clock=lambda: 0)
+    found.create_topic(TOPIC, 10)
+    return found
 
 
-class Broker:
-    """Committed and end offsets, as the two clients give them."""
-
-    def __init__(self, committed: dict[int, int], ends: dict[int, int]) -> None:
-        self._committed = committed
-        self._ends = ends
-
-    async def list_consumer_group_offsets(
-        self, group: str, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, Commit]:
-        assert group == "headway-worker-quick"
-        return {tp: Commit(self._committed[tp.partition]) for tp in partitions if tp.partition in self._committed}
-
-    async def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        return {tp: self._ends.get(tp.partition, 0) for tp in partitions}
+def stands(kafka: InMemoryKafka, committed: dict[int, int], ends: dict[int, int]) -> InMemoryOffsetReader:
+    for partition, end in ends.items():
+        for _ in range(end):
+            kafka.append(TopicPartition(TOPIC, partition), Outgoing(TOPIC, b"{}"))
+    commits = {TopicPartition(TOPIC, partition): Commit(offset) for partition, offset in committed.items()}
+    kafka.group(GROUP).commits.update(commits)
+    return InMemoryOffsetReader(kafka)
 
 
 @pytest.fixture
@@ -39,19 +36,24 @@ def queue() -> Queue:
     return found
 
 
-async def test_a_lane_is_behind_by_what_its_partitions_are(queue: Queue) -> None:
-    broker = Broker(committed={0: 10, 3: 5, 8: 7}, ends={0: 14, 3: 6, 5: 0, 8: 7})
-    assert await behind_by_lane([queue], broker, broker) == {
+async def test_a_lane_is_behind_by_what_its_partitions_are(queue: Queue, kafka: InMemoryKafka) -> None:
+    reader = stands(kafka, committed={0: 10, 3: 5, 8: 7}, ends={0: 14, 3: 6, 5: 0, 8: 7})
+    assert await behind_by_lane([queue], reader) == {
         "quick interactive": 5,
         "quick standard": 0,
         "quick batch": 0,
     }
 
 
-@pytest.mark.parametrize("committed", [{}, {4: -1}])
-async def test_without_a_commit_everything_is_still_to_be_done(queue: Queue, committed: dict[int, int]) -> None:
-    broker = Broker(committed, ends={4: 9})
-    assert (await behind_by_lane([queue], broker, broker))["quick standard"] == 9
+async def test_without_a_commit_everything_is_still_to_be_done(queue: Queue, kafka: InMemoryKafka) -> None:
+    assert (await behind_by_lane([queue], stands(kafka, committed={}, ends={4: 9})))["quick standard"] == 9
+
+
+async def test_a_lane_of_which_nobody_says_how_far_it_is_has_no_lag_of_zero(
+    queue: Queue, kafka: InMemoryKafka
+) -> None:
+    with pytest.raises(KafkaError):
+        await behind_by_lane([queue], stands(kafka, committed={4: 10}, ends={4: 9}))
 
 
 def test_lanes_that_were_never_behind_are_left_out() -> None:
