@@ -10,13 +10,14 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 days=825 # the longest that all TLS clients accept
+key=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc)
 
 main() {
     umask 022
     mkdir -p -m 700 secrets
     mkdir -p secrets/users
     cd secrets
-    [ -e ca.pem ] || openssl req -x509 -newkey rsa:3072 -noenc -days $days -subj "/CN=Headway" \
+    [ -e ca.pem ] || openssl req -x509 "${key[@]}" -days $days -subj "/CN=Headway" \
         -keyout ca.key -out ca.pem 2>/dev/null
     chmod 600 ca.key
     certificate kafka
@@ -33,7 +34,7 @@ main() {
 # certificate HOST: key and certificate in one file, for the container's name and for this machine.
 certificate() {
     [ ! -e "$1.pem" ] || return 0
-    openssl req -newkey rsa:3072 -noenc -subj "/CN=$1" -keyout "$1.key" -out "$1.csr" 2>/dev/null
+    openssl req "${key[@]}" -subj "/CN=$1" -keyout "$1.key" -out "$1.csr" 2>/dev/null
     openssl x509 -req -in "$1.csr" -CA ca.pem -CAkey ca.key -CAcreateserial -days $days -out "$1.crt" 2>/dev/null \
         -extfile <(printf 'subjectAltName=DNS:%s,DNS:localhost,IP:127.0.0.1' "$1")
     cat "$1.key" "$1.crt" >"$1.pem"

@@ -1,5 +1,6 @@
 """Compose files as data: `docker-compose.yml` alone, or with an overlay of `infra/` merged into it."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ Composed = dict[str, Any]
 
 
 def read(file: str) -> Composed:
-    document: Composed = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))
+    """With the defaults of its variables."""
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", (ROOT / file).read_text(encoding="utf-8"))
+    document: Composed = yaml.safe_load(text)
     return document
 
 

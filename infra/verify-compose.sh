@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Brings the whole plane up under a project name of its own, holds it to its promises, and takes it down again.
+#
+#   infra/verify-compose.sh
+#
+# A line a promise; exits 1 at the first that is broken, with the end of the logs. Needs docker with compose, kcat, and
+# the ports of docker-compose.yml. Times are told, not judged: a build waits for the network.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export COMPOSE_PROJECT_NAME=headway-verify
+requests=300
+broker=localhost:9092
+work=$(mktemp -d)
+
+main() {
+    trap finish EXIT
+    timed "up, with the image built" compose up -d --build --wait
+    timed "up again, with nothing changed" compose up -d --build --wait
+    everything_is_healthy
+    idle_memory_is_modest
+    containers_are_sealed
+    a_question_is_answered
+    three_hosts_share_the_lanes
+    a_restart_of_kafka_loses_nothing
+    timed "down" compose down -v
+    nothing_is_left
+}
+
+compose() { docker compose "$@" >"$work/compose" 2>&1 || { cat "$work/compose" >&2; return 1; }; }
+
+timed() {
+    local what=$1 start=$SECONDS
+    shift
+    "$@"
+    ok "$what: $((SECONDS - start)) s"
+}
+
+ok() { echo "ok      $*"; }
+
+broken() {
+    echo "BROKEN  $*" >&2
+    exit 1
+}
+
+finish() {
+    local status=$?
+    [ $status = 0 ] || docker compose logs --no-color --tail 20 >&2 || true
+    docker compose down -v >/dev/null 2>&1
+    rm -rf "$work"
+    exit $status
+}
+
+everything_is_healthy() {
+    local state
+    state=$(docker compose ps -a --format '{{.Service}} {{.Health}} {{.ExitCode}}' | grep -v -e ' healthy ' -e '^setup  0$') ||
+        { ok "every service is healthy, and the topics are made"; return; }
+    broken "not healthy: $state"
+}
+
+idle_memory_is_modest() {
+    local mib
+    mib=$(docker stats --no-stream --format '{{.MemUsage}}' $(docker compose ps -q) | awk '
+        { size = $1 + 0; sum += $1 ~ /GiB/ ? size * 1024 : $1 ~ /KiB/ ? size / 1024 : size } END { printf "%d", sum }')
+    [ "$mib" -le 2560 ] || broken "idle, the plane takes $mib MiB: more than 2.5 GiB"
+    ok "idle, the plane takes $mib MiB"
+}
+
+containers_are_sealed() {
+    local container
+    for container in $(docker compose ps -q); do
+        [ "$(docker inspect -f '{{.HostConfig.ReadonlyRootfs}}' "$container")" = true ] || broken "$container: writable"
+        [ "$(docker exec "$container" sed -n 's/^Uid:\t\([0-9]*\).*/\1/p' /proc/1/status)" != 0 ] || broken "$container: root"
+        ! docker inspect -f '{{json .Config.Env}}' "$container" | grep -qiE '(password|secret|token)[A-Z_]*=[^/"]' ||
+            broken "$container: a secret among its variables"
+    done
+    local writable
+    writable=$(docker run --rm --network none --entrypoint find headway:local / -xdev -writable ! -type l 2>/dev/null |
+        grep -vE '^/(dev|tmp|var/tmp|run/lock|var/lib/headway)(/|$)') || true
+    [ -z "$writable" ] || broken "the image's user can write $writable"
+    ! docker compose exec -T worker-fast sh -c 'command -v pip gcc make git' || broken "build tools are in the image"
+    ! docker history --no-trunc --format '{{.CreatedBy}}' headway:local | grep -qiE '(password|token)=' ||
+        broken "a secret in a layer of the image"
+    ok "no container runs as root, can write to its root, holds a secret among its variables or layers"
+}
+
+# By a program that knows nothing of Headway.
+a_question_is_answered() {
+    local question='{"pipeline": "ask", "input": {"question": "When are default parameter values evaluated?"}}'
+    echo "verify-question:$question" | kcat -b $broker -P -t inference-requests -K:
+    until_answered verify-question 1 60
+    grep -q '"status":"succeeded"' "$work/responses" || broken "the answer is $(cat "$work/responses")"
+    ok "a question through kcat is answered"
+}
+
+# until_answered PREFIX NUMBER SECONDS: so many requests whose ids begin so have a response, which is in `responses`.
+until_answered() {
+    local deadline=$((SECONDS + $3)) found=0
+    while :; do
+        kcat -b $broker -C -t inference-responses -o beginning -e -q -f '%k %s\n' 2>/dev/null |
+            grep "^$1" >"$work/responses" || true
+        found=$(cut -d ' ' -f 1 "$work/responses" | sort -u | wc -l)
+        [ "$found" -lt "$2" ] || return 0
+        [ $SECONDS -lt $deadline ] || broken "$found of $2 requests have a response after $3 s"
+        sleep 1
+    done
+}
+
+three_hosts_share_the_lanes() {
+    local shares
+    compose up -d --wait --scale worker-fast=3
+    shares=$(docker compose exec -T kafka /opt/kafka/bin/kafka-consumer-groups.sh --bootstrap-server localhost:29092 \
+        --describe --members --group headway-worker-embedding 2>/dev/null |
+        awk '$1 == "headway-worker-embedding" { print $NF }' | sort -n | tr '\n' ' ')
+    [ "$(wc -w <<<"$shares")" = 3 ] && [ "${shares%% *}" -gt 0 ] || broken "of 10 partitions three workers have: $shares"
+    ok "three hosts share the lanes of embedding: $shares"
+}
+
+a_restart_of_kafka_loses_nothing() {
+    local number
+    for ((number = 1; number <= requests; number++)); do
+        echo "verify-load-$number:{\"pipeline\": \"embed\", \"input\": {\"texts\": [\"text $number of many\"]}}"
+        sleep 0.1
+    done | kcat -b $broker -P -t inference-requests -K: -X enable.idempotence=true 2>/dev/null &
+    local load=$!
+    until_answered verify-load 30 60
+    timed "kafka is restarted under load" compose restart kafka
+    wait $load || broken "kcat could not publish all"
+    until_answered verify-load $requests 120
+    local failed
+    failed=$(grep -cv '"status":"succeeded"' "$work/responses") || true
+    [ "$failed" = 0 ] || broken "$failed of $requests runs did not succeed"
+    ok "all of $requests requests are answered, and every run succeeded"
+}
+
+nothing_is_left() {
+    local label="label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" left
+    left=$(docker ps -aq --filter "$label"; docker volume ls -q --filter "$label"; docker network ls -q --filter "$label")
+    [ -z "$left" ] || broken "left behind: $left"
+    ok "down -v leaves nothing"
+}
+
+main
