@@ -6,6 +6,7 @@ or wait for all partitions when one has no leader. Here what cannot be read is l
 
 import asyncio
 import struct
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -89,7 +90,6 @@ class KafkaOffsetReader:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._loop = asyncio.get_running_loop()
         self._layout: _Layout | None = None
         self._coordinators: dict[str, int] = {}
         self._client: Any = None
@@ -168,7 +168,7 @@ class KafkaOffsetReader:
             raise KafkaError(f"Kafka at {self._connection.bootstrap_servers}: {error!r}") from error
 
     async def _look(self, topics: frozenset[str]) -> _Layout:
-        now, layout = self._loop.time(), self._layout
+        now, layout = time.monotonic(), self._layout
         if layout is not None and topics == layout.topics and now - layout.seen_at < LOOK_AGAIN_S:
             return layout
         # All of them: to ask for a topic by its name could create it.

@@ -12,12 +12,14 @@ from services.chassis.kafka.admin import Admin
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import Connection
 from services.chassis.kafka.in_memory import InMemoryKafka
+from services.chassis.kafka.in_memory_offsets import InMemoryOffsetReader
+from services.chassis.kafka.offsets import KafkaOffsetReader, OffsetReader
 from services.chassis.kafka.types import Consumer, ConsumerSettings, Producer, Record, TopicPartition
 from services.chassis.kafka.types import RebalanceListener as Listener
 
 DEADLINE_S = 20.0
 
-Part = TypeVar("Part", Producer, Consumer)
+Part = TypeVar("Part", Producer, Consumer, KafkaOffsetReader)
 
 
 class Broker(Protocol):
@@ -30,6 +32,9 @@ class Broker(Protocol):
 
     async def consumer(self, settings: ConsumerSettings, listener: Listener | None = None) -> Consumer:
         """A consumer, started."""
+
+    async def offset_reader(self) -> OffsetReader:
+        """An offset reader, started."""
 
 
 class Journal:
@@ -55,7 +60,7 @@ class _Started:
     """What was started, to be stopped in reverse order."""
 
     def __init__(self) -> None:
-        self._parts: list[Producer | Consumer] = []
+        self._parts: list[Producer | Consumer | KafkaOffsetReader] = []
 
     async def start(self, part: Part) -> Part:
         await part.start()
@@ -81,6 +86,9 @@ class MemoryBroker(_Started):
     async def consumer(self, settings: ConsumerSettings, listener: Listener | None = None) -> Consumer:
         return await self.start(self._kafka.consumer(settings, listener or Journal()))
 
+    async def offset_reader(self) -> OffsetReader:
+        return InMemoryOffsetReader(self._kafka)
+
 
 class RealBroker(_Started):
     def __init__(self, connection: Connection, admin: Admin) -> None:
@@ -96,6 +104,9 @@ class RealBroker(_Started):
 
     async def consumer(self, settings: ConsumerSettings, listener: Listener | None = None) -> Consumer:
         return await self.start(AioKafkaConsumer(self._connection, settings, listener or Journal()))
+
+    async def offset_reader(self) -> OffsetReader:
+        return await self.start(KafkaOffsetReader(self._connection))
 
 
 @pytest.fixture
