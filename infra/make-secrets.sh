@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Everything secret that infra/compose.secure.yml mounts, made once, in infra/secrets/ (which git ignores).
+# Everything secret that infra/compose.secure.yml mounts, made once, in $HEADWAY_SECRETS, or else in infra/secrets/ (which
+# git ignores).
 #
 #   infra/make-secrets.sh [TENANT...]
 #
@@ -7,16 +8,16 @@
 # `client` that of everybody without a tenant. What is there already stays, so a further TENANT can be added later.
 # Needs openssl. Containers run as users of their own, so the files are readable to all; the folder is yours alone.
 set -euo pipefail
-cd "$(dirname "$0")"
 
+folder=${HEADWAY_SECRETS:-$(dirname "$0")/secrets}
 days=825 # the longest that all TLS clients accept
 key=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc)
 
 main() {
     umask 022
-    mkdir -p -m 700 secrets
-    mkdir -p secrets/users
-    cd secrets
+    mkdir -p -m 700 "$folder"
+    mkdir -p "$folder/users"
+    cd "$folder"
     [ -e ca.pem ] || openssl req -x509 "${key[@]}" -days $days -subj "/CN=Headway" \
         -keyout ca.key -out ca.pem 2>/dev/null
     chmod 600 ca.key

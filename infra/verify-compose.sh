@@ -4,17 +4,14 @@
 #   infra/verify-compose.sh
 #
 # A line a promise; exits 1 at the first that is broken, with the end of the logs. Needs docker with compose, kcat, and
-# the ports of docker-compose.yml. Times are told, not judged: a build waits for the network.
-set -euo pipefail
-cd "$(dirname "$0")/.."
+# the ports of docker-compose.yml.
+# shellcheck source=infra/verify-common.sh
+source "$(dirname "$0")/verify-common.sh"
 
 export COMPOSE_PROJECT_NAME=headway-verify
 requests=300
-broker=localhost:9092
-work=$(mktemp -d)
 
 main() {
-    trap finish EXIT
     timed "up, with the image built" compose up -d --build --wait
     timed "up again, with nothing changed" compose up -d --build --wait
     everything_is_healthy
@@ -25,30 +22,6 @@ main() {
     a_restart_of_kafka_loses_nothing
     timed "down" compose down -v
     nothing_is_left
-}
-
-compose() { docker compose "$@" >"$work/compose" 2>&1 || { cat "$work/compose" >&2; return 1; }; }
-
-timed() {
-    local what=$1 start=$SECONDS
-    shift
-    "$@"
-    ok "$what: $((SECONDS - start)) s"
-}
-
-ok() { echo "ok      $*"; }
-
-broken() {
-    echo "BROKEN  $*" >&2
-    exit 1
-}
-
-finish() {
-    local status=$?
-    [ $status = 0 ] || docker compose logs --no-color --tail 20 >&2 || true
-    docker compose down -v >/dev/null 2>&1
-    rm -rf "$work"
-    exit $status
 }
 
 everything_is_healthy() {
@@ -91,19 +64,6 @@ a_question_is_answered() {
     until_answered verify-question 1 60
     grep -q '"status":"succeeded"' "$work/responses" || broken "the answer is $(cat "$work/responses")"
     ok "a question through kcat is answered"
-}
-
-# until_answered PREFIX NUMBER SECONDS: so many requests whose ids begin so have a response, which is in `responses`.
-until_answered() {
-    local deadline=$((SECONDS + $3)) found=0
-    while :; do
-        kcat -b $broker -C -t inference-responses -o beginning -e -q -f '%k %s\n' 2>/dev/null |
-            grep "^$1" >"$work/responses" || true
-        found=$(cut -d ' ' -f 1 "$work/responses" | sort -u | wc -l)
-        [ "$found" -lt "$2" ] || return 0
-        [ $SECONDS -lt $deadline ] || broken "$found of $2 requests have a response after $3 s"
-        sleep 1
-    done
 }
 
 three_hosts_share_the_lanes() {

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Brings the plane up with infra/compose.secure.yml and two tenants, and tries what must not work.
+#
+#   infra/verify-secure.sh
+#
+# As infra/verify-compose.sh; needs openssl as well.
+# shellcheck source=infra/verify-common.sh
+source "$(dirname "$0")/verify-common.sh"
+
+export COMPOSE_PROJECT_NAME=headway-verify-secure COMPOSE_FILE=docker-compose.yml:infra/compose.secure.yml
+export HEADWAY_SECRETS=$work/secrets HEADWAY_CONFIG=$work/config
+
+main() {
+    infra/make-secrets.sh acme globex >/dev/null
+    cp -r infra/config "$HEADWAY_CONFIG"
+    printf '%s: {ingress_topics: [inference-requests-%s]}\n' acme acme globex globex >"$HEADWAY_CONFIG/tenants.yaml"
+    timed "up" compose up -d --build --wait
+    strangers_reach_nothing
+    a_tenant_is_answered
+    tenants_reach_only_what_is_theirs
+    redis_asks_for_a_password
+}
+
+# as USER KCAT OPTION...
+as() { timeout 30 kcat -b $broker -m 10 $(login "$1") "${@:2}" 2>&1; }
+
+login() {
+    echo -X security.protocol=SASL_SSL -X sasl.mechanisms=SCRAM-SHA-512 -X ssl.ca.location="$HEADWAY_SECRETS/ca.pem" \
+        -X sasl.username="$1" -X sasl.password="$(cat "$HEADWAY_SECRETS/users/$1")"
+}
+
+strangers_reach_nothing() {
+    ! kcat -b $broker -m 5 -L >"$work/out" 2>&1 || broken "Kafka answers without TLS"
+    ! kcat -b $broker -m 5 $(login acme) -X sasl.password=wrong -L >"$work/out" 2>&1 || broken "a wrong password is taken"
+    ! kcat -b $broker -m 5 $(login acme) -X sasl.username=nobody -L >"$work/out" 2>&1 || broken "anybody is a user"
+    ok "nobody reaches Kafka without a user's password"
+}
+
+a_tenant_is_answered() {
+    echo 'verify-acme:{"pipeline": "ask", "input": {"question": "When are default parameter values evaluated?"}}' |
+        as acme -P -t inference-requests-acme -K:
+    # shellcheck disable=SC2046  # options without blanks
+    until_answered verify-acme 1 60 inference-responses-acme $(login acme)
+    grep -q '"status":"succeeded"' "$work/responses" || broken "the answer is $(cat "$work/responses")"
+    grep -q '"tenant":"acme"' "$work/responses" || broken "the tenant is not acme: $(cat "$work/responses")"
+    ok "a tenant is answered on its own topics"
+}
+
+tenants_reach_only_what_is_theirs() {
+    local user topic
+    for user in globex client; do
+        for topic in inference-requests-acme inference-responses-acme inference-events inference-config; do
+            refused "$user" read "$topic" -C -t "$topic" -o beginning -e
+            refused "$user" write "$topic" -P -t "$topic"
+        done
+    done
+    refused acme write inference-requests -P -t inference-requests
+    refused acme read inference-requests-acme -C -t inference-requests-acme -o beginning -e
+    ok "nobody reads or writes what belongs to a tenant, or to the plane"
+}
+
+# refused USER VERB TOPIC KCAT OPTION...
+refused() {
+    as "$1" "${@:4}" <<<'{}' >"$work/out" || true
+    grep -qi 'authorization failed' "$work/out" || broken "$1 can $2 $3: $(cat "$work/out")"
+}
+
+redis_asks_for_a_password() {
+    docker compose exec -T redis redis-cli --tls --cacert /run/secrets/ca.pem ping >"$work/out" 2>&1 || true
+    grep -q NOAUTH "$work/out" || broken "Redis answers anybody: $(cat "$work/out")"
+    ! docker compose exec -T redis redis-cli ping 2>/dev/null | grep -q PONG || broken "Redis answers without TLS"
+    ok "Redis answers nobody without TLS and a password"
+}
+
+main
