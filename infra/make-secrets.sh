@@ -11,7 +11,7 @@ set -euo pipefail
 
 folder=${HEADWAY_SECRETS:-$(dirname "$0")/secrets}
 days=825 # the longest that all TLS clients accept
-key=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc)
+key=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes)
 
 main() {
     umask 022
