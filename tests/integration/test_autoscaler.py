@@ -1,0 +1,177 @@
+"""A real autoscaler process on a broker of its own: its lag is the broker's, and gone while that is away."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from headway.plane.kafka import EmbeddedKafka
+from headway.plane.ports import free_ports
+from schemas.config import Bundle
+from schemas.topics import CONFIG, all_topics
+from services.chassis.config.topic import ConfigHistory
+from services.chassis.kafka.admin import Admin
+from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
+from services.chassis.kafka.connection import Connection
+from services.chassis.kafka.log_reader import LogReader
+from services.chassis.kafka.types import Commit, ConsumerSettings, Outgoing, TopicPartition
+from services.chassis.settings import environment
+from tests.contract.kafka.conftest import Journal
+
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("servers")]
+
+DEADLINE_S = 30.0
+SHOWN_S = 5.0
+"""So soon a lag is to be seen."""
+ENGINE = {"backends": [{"name": "local", "engine": {"kind": "simulated"}}]}
+
+Samples = dict[str, float]
+
+
+class Plane:
+    """A broker, the topics of two model classes, and an autoscaler that looks at them. There are no workers."""
+
+    def __init__(self, kafka: EmbeddedKafka, home: Path) -> None:
+        self.kafka = kafka
+        self.connection = Connection(kafka.bootstrap, client_id="test")
+        self.port = free_ports(1)[0]
+        self.log = home / "autoscaler.log"
+        self._home = home
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        await self.configure("llm")
+        self._spawn()
+        await self.until(lambda found: lane("headway_lag_tasks", "llm", "batch") in found)
+
+    def _spawn(self) -> None:
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "headway", "serve", "autoscaler"],
+                stdout=log,
+                stderr=log,
+                env=environment(
+                    HEADWAY_HOME=str(self._home),
+                    HEADWAY_KAFKA_BOOTSTRAP_SERVERS=self.kafka.bootstrap,
+                    HEADWAY_AUTOSCALER_METRICS_PORT=str(self.port),
+                ),
+            )
+
+    def stop(self) -> int:
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(10)
+
+    async def configure(self, *model_classes: str) -> None:
+        """Makes the topics of these classes, then the configuration that names them."""
+        bundle = Bundle.model_validate({"model_classes": dict.fromkeys(model_classes, ENGINE)})
+        async with Admin(self.connection) as admin:
+            await admin.reconcile(all_topics(bundle.model_classes, bundle.tenants), replication_factor=1)
+        settings = ConsumerSettings(group=None, topics=(CONFIG,))
+        log = LogReader(lambda listener: AioKafkaConsumer(self.connection, settings, listener))
+        await log.start()
+        producer = AioKafkaProducer(self.connection)
+        await producer.start()
+        try:
+            await ConfigHistory(log, producer).publish(bundle)
+        finally:
+            await producer.stop()
+            await log.stop()
+
+    async def publish(self, model_class: str, partition: int, tasks: int) -> None:
+        topic = f"inference-tasks-{model_class}"
+        producer = AioKafkaProducer(self.connection)
+        await producer.start()
+        await producer.send_all([Outgoing(topic, b"{}", partition=partition) for _ in range(tasks)])
+        await producer.stop()
+
+    async def commit(self, model_class: str, partition: int, offset: int) -> None:
+        settings = ConsumerSettings(f"headway-worker-{model_class}", (f"inference-tasks-{model_class}",))
+        consumer = AioKafkaConsumer(self.connection, settings, Journal())
+        await consumer.start()
+        assert await consumer.commit({TopicPartition(settings.topics[0], partition): Commit(offset)})
+        await consumer.stop()
+
+    async def samples(self) -> Samples:
+        """What `/metrics` says; nothing while nobody answers."""
+        body = ""
+        with suppress(OSError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+            body = (await reader.read()).decode().partition("\r\n\r\n")[2]
+            writer.close()
+        return {name: float(value) for name, value in re.findall(r"^((?:headway|kafka)\S+) (\S+)$", body, re.M)}
+
+    async def until(self, condition: Callable[[Samples], bool], within_s: float = DEADLINE_S) -> Samples:
+        async with asyncio.timeout(within_s):
+            while not condition(found := await self.samples()):
+                assert self._process is not None
+                assert self._process.poll() is None, self.log.read_text()
+                await asyncio.sleep(0.1)
+        return found
+
+
+def lane(metric: str, model_class: str, name: str) -> str:
+    return f'{metric}{{backend="local",lane="{name}",model_class="{model_class}"}}'
+
+
+@pytest.fixture(scope="module")
+async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plane]:
+    home = tmp_path_factory.mktemp("autoscaler")
+    kafka = EmbeddedKafka(home / "kafka", free_ports(1)[0])
+    await kafka.start(lambda _: None)
+    found = Plane(kafka, home)
+    try:
+        await found.start()
+        yield found
+        assert found.stop() == 0, found.log.read_text()
+    finally:
+        await kafka.stop()
+
+
+async def test_what_is_published_and_not_committed_is_the_lag(plane: Plane) -> None:
+    await plane.publish("llm", 0, 20)
+    await plane.publish("llm", 3, 5)
+    interactive = lane("headway_lag_tasks", "llm", "interactive")
+    found = await plane.until(lambda found: found.get(interactive) == 25, SHOWN_S)
+    assert found[lane("headway_lag_tasks", "llm", "standard")] == 0
+    assert found['headway_replicas{backend="local",model_class="llm",state="warm"}'] == 0
+    await plane.commit("llm", 0, 18)
+    found = await plane.until(lambda found: found.get(interactive) == 7, SHOWN_S)
+    labels = 'consumergroup="headway-worker-llm",partition="0",topic="inference-tasks-llm"'
+    assert found[f"kafka_consumergroup_lag{{{labels}}}"] == 2
+    assert found[f"kafka_consumergroup_current_offset{{{labels}}}"] == 18
+
+
+async def test_the_lag_of_a_stalled_consumer_grows_with_the_clock(plane: Plane) -> None:
+    batch = lane("headway_lag_seconds", "llm", "batch")
+    await plane.publish("llm", 9, 1)
+    published = time.monotonic()
+    found = await plane.until(lambda found: found.get(batch, 0) > 4)
+    waited_s = time.monotonic() - published
+    assert waited_s - 3 < found[batch] < waited_s + 2
+
+
+async def test_a_class_that_is_configured_later_is_told(plane: Plane) -> None:
+    await plane.configure("llm", "later")
+    await plane.publish("later", 4, 3)
+    await plane.until(lambda found: found.get(lane("headway_lag_tasks", "later", "standard")) == 3)
+
+
+async def test_with_the_broker_away_there_is_no_lag_and_then_there_is_the_same(plane: Plane) -> None:
+    batch = lane("headway_lag_tasks", "llm", "batch")
+    before = (await plane.until(lambda found: batch in found))[batch]
+    os.kill(plane.kafka.pid, signal.SIGSTOP)
+    try:
+        await plane.until(lambda found: not any("lag" in name or "offset" in name for name in found), 10.0)
+    finally:
+        os.kill(plane.kafka.pid, signal.SIGCONT)
+    assert (await plane.until(lambda found: batch in found))[batch] == before
