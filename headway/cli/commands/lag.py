@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 REFRESH_S = 1.0
+TIMEOUT_S = 15.0
 EMPTY = "no model class is configured: run `headway config apply`"
 
 
@@ -61,7 +62,7 @@ async def looking(broker: Connection) -> AsyncIterator[Callable[[], Awaitable[li
     from services.chassis.kafka.offsets import KafkaOffsetReader
 
     clock = LogClock()
-    async with open_logs(broker) as logs, KafkaOffsetReader(broker) as reader:
+    async with open_logs(broker) as logs, KafkaOffsetReader(broker, TIMEOUT_S) as reader:
         collector = Collector(reader, clock)
 
         async def look() -> list[LaneLag]:

@@ -27,7 +27,6 @@ from services.chassis.kafka.types import KafkaError, TopicPartition
 
 START_TIMEOUT_S = 30.0
 READ_TIMEOUT_S = 2.0
-STAMPS_TIMEOUT_S = 1.0
 STOP_TIMEOUT_S = 3.0
 LOOK_AGAIN_S = 10.0
 """How old the knowledge of partitions, their leaders and their beginnings may be."""
@@ -88,8 +87,10 @@ class _Layout:
 class KafkaOffsetReader:
     """One connection to each broker; an asynchronous context manager. One call at a time."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, timeout_s: float = READ_TIMEOUT_S) -> None:
+        """`timeout_s`: of a read; stamps have half of it."""
         self._connection = connection
+        self._timeout_s = timeout_s
         self._layout: _Layout | None = None
         self._coordinators: dict[str, int] = {}
         self._client: Any = None
@@ -150,7 +151,7 @@ class KafkaOffsetReader:
         if not waiting:
             return {}
         try:
-            await asyncio.wait(waiting.values(), timeout=STAMPS_TIMEOUT_S)
+            await asyncio.wait(waiting.values(), timeout=self._timeout_s / 2)
         finally:
             for task in waiting.values():
                 task.cancel()
@@ -161,7 +162,7 @@ class KafkaOffsetReader:
     async def _answering(self) -> AsyncIterator[None]:
         """The layout is forgotten after any failure: leaders may have moved."""
         try:
-            async with asyncio.timeout(READ_TIMEOUT_S):
+            async with asyncio.timeout(self._timeout_s):
                 yield
         except (ClientError, TimeoutError) as error:
             self._layout = None

@@ -127,7 +127,7 @@ async def test_a_broker_that_does_not_answer_is_not_waited_for(
     async def never(*_: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(offsets, "READ_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(reader, "_timeout_s", 0.0)
     monkeypatch.setattr(cluster, "send", never)
     with pytest.raises(KafkaError, match="Timeout"):
         await reader.read(GROUPS)
