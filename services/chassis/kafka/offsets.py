@@ -239,8 +239,8 @@ class KafkaOffsetReader:
             response = await self._client.send(leader, FetchRequest(0, 0, ONE_BATCH, 0, wanted))
         except ClientError:
             return None
-        ((_, ((_, code, *_, batch),)),) = response.topics
-        return None if code else _stamp_of(batch)
+        batches = [batch for _, told in response.topics for _, code, *_, batch in told if not code]
+        return _stamp_of(batches[0]) if batches else None
 
     def _by_topic(self, wanted: Iterable[tuple[TopicPartition, int | None]]) -> list[tuple[str, list[Any]]]:
         """As requests want it; partitions alone where there is nothing more to say of them."""
