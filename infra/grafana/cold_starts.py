@@ -150,7 +150,7 @@ def _waits() -> list[Panel]:
         ),
         trend(
             About(
-                title="A start takes, p95 of 1 h",
+                title="A start takes, p95 of 1 h, by class",
                 description="From the engine's start to its first health.",
                 unit="s",
                 limits=LONG_START,

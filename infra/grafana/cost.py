@@ -62,7 +62,7 @@ def _answers() -> list[Panel]:
                 limits=BUDGET,
                 next=Next("Who spends it?", COST),
             ),
-            Series("", f"sum(increase({SPENT}[1d])) / scalar(headway:budget_usd:per_day)"),
+            Series("", ratio(f"sum(increase({SPENT}[1d]))", "headway:budget_usd:per_day", "on ()")),
         ),
         stat(
             About(

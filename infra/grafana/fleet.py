@@ -147,7 +147,7 @@ def _room() -> list[Panel]:
     return [
         trend(
             About(
-                title="Slots at work",
+                title="Slots at work, by class",
                 description="At 100 % a class does what it can.",
                 unit="percentunit",
                 limits=SHARE_OF_SLOTS,
@@ -185,7 +185,7 @@ def _breaks() -> list[Panel]:
         ),
         trend(
             About(
-                title="Breakers open",
+                title="Breakers open, by backend",
                 description="Workers by backend. Docs: runbooks/HeadwayBreakerOpen.",
                 unit="none",
                 limits=NONE_EXPECTED,
