@@ -24,8 +24,8 @@ PARTITION = "consumergroup, topic, partition"
 ADMISSION = 'consumergroup=~".*headway-orchestrator-requests"'
 REPLICA = "model_class, backend, state"
 ON_THEIR_WAY = f'state=~"starting|draining", {CHOSEN}'
-INTERACTIVE, STANDARD, BATCH = Limits(2, 10), Limits(15, 60), Limits(300, 1_800)
-"""Seconds behind; from the second figure on the alert HeadwayLagSecondsHigh speaks."""
+LIMITS = {"interactive": Limits(2, 10), "standard": Limits(15, 60), "batch": Limits(300, 1_800)}
+"""Seconds behind, by lane; from the second figure on the alert HeadwayLagSecondsHigh speaks."""
 GONE = (
     f"count(max by ({QUEUE}) (last_over_time(headway_lag_tasks{{{CHOSEN}}}[10m]))"
     f" unless max by ({QUEUE}) (headway_lag_tasks{{{CHOSEN}}}))"
@@ -51,9 +51,8 @@ def dashboard() -> Dashboard:
 
 
 def _answers() -> list[Panel]:
-    lanes = (("interactive", INTERACTIVE), ("standard", STANDARD), ("batch", BATCH))
     return [
-        *(_furthest_behind(lane, limits) for lane, limits in lanes),
+        *(_furthest_behind(lane, limits) for lane, limits in LIMITS.items()),
         stat(
             About(
                 title="Queues nobody can read",
@@ -106,23 +105,31 @@ def _furthest_behind(lane: str, limits: Limits) -> Panel:
     )
 
 
+def _of_its_limit() -> str:
+    """Seconds behind as a share of what the lane may be behind: batch waits longer than people do."""
+    lanes = ((limits.bad, f'lane="{lane}", {CHOSEN}') for lane, limits in LIMITS.items())
+    return " or ".join(f"{once('headway_lag_seconds', QUEUE, where)} / {limit}" for limit, where in lanes)
+
+
 def _queues() -> Panel:
     read = f"timestamp(headway_lag_tasks{{{CHOSEN}}})[10m:15s]"
     return table(
         About(
             title="Behind, by class and lane",
             description="Every queue whose lag was read within ten minutes. What cannot be read now says so: it is"
-            " not 0. Seconds are the age of the oldest task that is not done.",
+            " not 0. Seconds are the age of the oldest task that is not done; the limit is 10 s for an interactive"
+            " lane, 60 s for a standard one, 30 min for batch.",
             unit="none",
             width=24,
             labels={"model_class": "Class", "backend": "Backend", "lane": "Lane"},
             next=Next("What is this class doing?", FLEET, carry="model_class"),
         ),
-        Column("Behind", once("headway_lag_seconds", QUEUE, CHOSEN), "s", INTERACTIVE),
+        Column("Of its limit", _of_its_limit(), "percentunit", Limits(0.2, 1), decimals=0),
+        Column("Behind", once("headway_lag_seconds", QUEUE, CHOSEN), "s"),
         Column("Tasks not done", once("headway_lag_tasks", QUEUE, CHOSEN), "none"),
         Column("Done per second", per_second("headway_tasks_total", CHOSEN, by=QUEUE), "ops"),
         Column("Last read", f"time() - max by ({QUEUE}) (max_over_time({read}))", "s", Limits(30, 60)),
-        sort_by="Behind",
+        sort_by="Of its limit",
     )
 
 
@@ -133,7 +140,7 @@ def _trends() -> list[Panel]:
                 title="Seconds behind, interactive",
                 description="People wait for these. A line that ends could not be read any further.",
                 unit="s",
-                limits=INTERACTIVE,
+                limits=LIMITS["interactive"],
                 width=12,
                 next=Next("Do pipelines keep their promises?", LATENCY),
             ),
@@ -144,7 +151,7 @@ def _trends() -> list[Panel]:
                 title="Seconds behind, standard and batch",
                 description="Batch may wait: it is there to fill what the others leave free.",
                 unit="s",
-                limits=STANDARD,
+                limits=LIMITS["standard"],
                 width=12,
                 next=Next("Is there room in the fleet?", FLEET, carry="model_class"),
             ),

@@ -10,6 +10,7 @@ import promql_parser as ql
 import pytest
 import yaml
 
+from infra.grafana import lag
 from tests.unit.infra.composed import composed
 from tests.unit.infra.dashboards import documents, queries, substituted
 from tests.unit.infra.promql import exposed, names, unguarded_divisions
@@ -64,6 +65,12 @@ def test_every_alert_waits_says_how_bad_it_is_and_where_to_look(alert: Rule) -> 
     assert said["dashboard"].removeprefix("/d/").partition("?")[0] in documents()
     has = labels_of(alert, {**exposed(), **recorded()})
     assert {label for text in said.values() for label in LABEL.findall(text)} <= has
+
+
+@pytest.mark.parametrize("lane", lag.LIMITS)
+def test_a_lane_turns_red_where_its_alert_speaks(lane: str) -> None:
+    (alert,) = [alert for alert in alerts() if alert["labels"].get("lane") == lane]
+    assert re.findall(r"\) > (\d+)", alert["expr"]) == [str(lag.LIMITS[lane].bad)]
 
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
