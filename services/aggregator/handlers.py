@@ -8,13 +8,14 @@ from pydantic import ValidationError
 
 from schemas.errors import DeadLetterReason
 from schemas.events import EVENT, Event, RunTicked
+from schemas.joins import StepReady
 from schemas.topics import EVENTS
 from services.aggregator.actions import Actions, Decided
-from services.aggregator.domain.decisions import Decision
+from services.aggregator.domain.decisions import Decision, Dispatch
 from services.aggregator.domain.fold import FoldTooOldError, LogRecord, fold
 from services.aggregator.domain.packing import adopt, open_run
 from services.aggregator.domain.snapshot import SnapshotRef
-from services.aggregator.domain.state import Partition
+from services.aggregator.domain.state import PackedRun, Partition, Run
 from services.aggregator.domain.timers import Timers
 from services.aggregator.snapshots import Snapshots, Trail, Version
 from services.chassis.blobs import BlobUnavailableError
@@ -188,7 +189,12 @@ class Join:
             except PoisonError as poison:
                 if record.offset >= owned.acted:
                     letters.append((record, [self._actions.dead_letters.letter(record, poison.why, str(poison))]))
-        return [*letters, *await self._actions.act(decided)]
+        return [*letters, *await self._actions.act([self._to_be_done(*each) for each in decided])]
+
+    def _to_be_done(self, record: Record, decisions: Sequence[Decision]) -> Decided:
+        """Without what the log has gone past within the batch: a new owner would have steps done for nobody."""
+        open_runs = self.owned[record.partition].state.open
+        return record, [d for d in decisions if not (isinstance(d, Dispatch) and _is_past(d.ready, open_runs))]
 
     def _fold(self, owned: Owned, record: Record) -> Sequence[Decision]:
         """Raises PoisonError; FoldTooOldError when this process must not pass the record at all."""
@@ -212,6 +218,15 @@ class Join:
                 if run is not None:
                     ticked = RunTicked(run_id=run_id, tenant=run.started.tenant)
                     await self._producer.send(run_record(EVENTS, ticked, partition=partition))
+
+
+def _is_past(ready: StepReady, open_runs: Mapping[str, Run | PackedRun]) -> bool:
+    """Whether the run has ended since, or this attempt has, or there is a newer one."""
+    run = open_runs.get(ready.run_id)
+    if not isinstance(run, Run):
+        return run is None
+    state = run.steps[ready.step.id]
+    return run.outcome is not None or state.attempt != ready.attempt or state.is_over or state.retry_at is not None
 
 
 class PoisonError(Exception):

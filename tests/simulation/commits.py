@@ -15,12 +15,15 @@ from services.aggregator.domain.decisions import DeadLetter, Decision, Dispatch,
 from services.aggregator.domain.fold import LogRecord, fold
 from services.aggregator.domain.outcomes import reaches_output
 from services.aggregator.domain.state import Partition
-from services.chassis.kafka.types import Record, TopicPartition
+from services.chassis.kafka.types import TopicPartition
 from tests.simulation.log import NEVER, Log
 from tests.simulation.reference import amounts_to
 
 Effects = Mapping[tuple[TopicPartition, int], int]
 """By a record's coordinates: the stamp of the last record that had to come of it. Absent: nothing had to."""
+
+
+Attempts = Mapping[tuple[str, str], Sequence[tuple[int, int]]]
 
 
 def committed_too_far(log: Log) -> Iterator[str]:
@@ -70,15 +73,24 @@ def _of_joins(log: Log) -> Effects:
 
 def _of_tasks(log: Log) -> Effects:
     """An event about the attempt; or a newer attempt makes it void, or the record that decided the run's end."""
-    newer: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    attempts = {
+        (record.tp, record.offset): ids.parse_task_id(record.header(headers.TASK_ID) or "") for record in log.tasks
+    }
+    newer = _newer(log)
+    return {place: _void_at(log, attempt, newer) for place, attempt in attempts.items()}
+
+
+def _newer(log: Log) -> Attempts:
+    """The attempts of each step, and when they came to be."""
+    found: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for task_id, stamp in [*log.ready_at.items(), *log.task_at.items()]:
         run_id, step, attempt = ids.parse_task_id(task_id)
-        newer[run_id, step].append((attempt, stamp))
-    return {(record.tp, record.offset): _void_at(log, record, newer) for record in log.tasks}
+        found[run_id, step].append((attempt, stamp))
+    return found
 
 
-def _void_at(log: Log, task: Record, newer: Mapping[tuple[str, str], Sequence[tuple[int, int]]]) -> int:
-    run_id, step, attempt = ids.parse_task_id(task.header(headers.TASK_ID) or "")
+def _void_at(log: Log, of: tuple[str, str, int], newer: Attempts) -> int:
+    run_id, step, attempt = of
     run = amounts_to(run_id, [(logged.stamp, logged.event) for logged in log.by_run.get(run_id, ())])
     stamps = [stamp for other, stamp in newer[run_id, step] if other > attempt]
     said = log.attempt_at.get((run_id, step, attempt), NEVER)
@@ -88,20 +100,21 @@ def _void_at(log: Log, task: Record, newer: Mapping[tuple[str, str], Sequence[tu
 def _of_events(log: Log) -> Effects:
     """What the fold decides. An outcome may be late, when its output has to be read from the store."""
     found: dict[tuple[TopicPartition, int], int] = {}
+    newer = _newer(log)
     for tp, events in log.by_partition.items():
         partition = Partition.empty(IDEMPOTENCY_WINDOW_MS)
         for logged in events:
             partition, decisions = fold(partition, LogRecord(logged.stamp, logged.event))
-            stamps = [_carried_out_at(log, decision) for decision in decisions]
+            stamps = [_carried_out_at(log, decision, newer) for decision in decisions]
             found[tp, logged.record.offset] = max(stamps, default=0)
     return found
 
 
-def _carried_out_at(log: Log, decision: Decision) -> int:
+def _carried_out_at(log: Log, decision: Decision, newer: Attempts) -> int:
     if isinstance(decision, Dispatch):
         ready = decision.ready
-        failed_at = log.attempt_at.get((ready.run_id, ready.step.id, ready.attempt), NEVER)
-        return min(log.ready_at.get(ready.task_id, NEVER), failed_at)
+        past_at = _void_at(log, (ready.run_id, ready.step.id, ready.attempt), newer)
+        return min(log.ready_at.get(ready.task_id, NEVER), past_at)
     if isinstance(decision, Publish):
         response = log.responses.get(decision.finished.response.request_id, ())
         bill = log.bills.get(decision.finished.run_id, ())

@@ -15,7 +15,7 @@ MAX_BATCH = 200
 SLACK_MS = 10_000
 """Past the deadline, after which a task is dropped as expired."""
 GATHER_S = 0.015
-"""So long the first one waits for others: every worker hears of every message, and what it stops works for longer."""
+"""So long after the last message the next one waits for others, for every worker hears of every message."""
 
 # KEYS: n dead-run keys. ARGV: channel, message, n deadlines, n times to keep in ms.
 _TELL = """
@@ -42,12 +42,15 @@ class RedisRunStopper:
 
     async def run(self) -> None:
         """A component: marks and announces runs as they end."""
+        loop = asyncio.get_running_loop()
+        told_s = loop.time()
         while True:
             runs = [await self._waiting.get()]
-            await asyncio.sleep(GATHER_S)
+            await asyncio.sleep(told_s + GATHER_S - loop.time())  # at once, if it was long ago
             while len(runs) < MAX_BATCH and not self._waiting.empty():
                 runs.append(self._waiting.get_nowait())
             await self._tell(runs)
+            told_s = loop.time()
 
     async def _tell(self, runs: list[EndedRun]) -> None:
         keys = [dead_run_key(run.run_id) for run in runs]

@@ -235,6 +235,20 @@ async def test_an_owner_that_did_not_decide_the_end_tells_the_workers_when_it_re
     assert shell.stopper.stopped == [(Log.run_id, T0 + DEADLINE_MS)]
 
 
+async def test_an_owner_that_catches_up_dispatches_nothing_that_the_log_has_gone_past(shell: Shell) -> None:
+    run_id = Log.run_id
+    cancel = EVENT.validate_python(
+        {"type": "run-cancelled", "run_id": run_id, "tenant": "acme", "cancelled_by": "ops"}
+    )
+    assert types(await shell.feed(started(DIAMOND), cancel)) == ["run-finished"]
+
+
+async def test_a_step_that_is_over_is_not_dispatched_again_and_its_follower_is(shell: Shell) -> None:
+    two = graph(model("a"), model("b", "a"))
+    (ready,) = await shell.feed(started(two), completed("a", Output(value=1)))
+    assert dict(ready.headers)["task-id"] == f"{Log.run_id}/b#1".encode()
+
+
 async def test_an_output_too_large_for_a_response_fails_the_run(shell: Shell) -> None:
     await shell.feed(started(ONE))
     (finished,) = await shell.feed(completed("a", Output(value="x" * 600_000)))
