@@ -4,12 +4,13 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 from infra.grafana.board import COLD_STARTS, COST, FLEET, LAG, LATENCY, MODEL_CLASS, Question, board, chosen
 from infra.grafana.panels import IDLE, About, Column, Limits, Next, Panel, Series, stat, table, trend
-from infra.grafana.promql import FINE, mean, once, per_second, quantile
+from infra.grafana.promql import FINE, increase, mean, once, per_second, quantile_so_far
 
 CHOSEN = chosen(MODEL_CLASS)
 STARTS = "headway_cold_start_seconds"
 REPLICA = "model_class, backend, state"
 WANTED = f"sum by (model_class) ({once('headway_desired_replicas', 'model_class, backend', CHOSEN)})"
+TAKES = quantile_so_far(0.95, STARTS, CHOSEN, "model_class")
 LONG_START = Limits(30, 120)
 
 
@@ -56,14 +57,14 @@ def _answers() -> list[Panel]:
         ),
         stat(
             About(
-                title="A start takes, p95 of 1 h",
-                description="From the engine's start to its first health, of the slowest class.",
+                title="A start takes, p95",
+                description="From the engine's start to its first health: the slowest class of those that run.",
                 unit="s",
                 limits=LONG_START,
                 no_value="no start",
                 next=Next("Which pipelines met one?", LATENCY),
             ),
-            Series("", f"max({quantile(0.95, STARTS, CHOSEN, '1h', 'model_class')})"),
+            Series("", f"max({TAKES})"),
         ),
         stat(
             About(
@@ -86,7 +87,7 @@ def _in_state(state: str, description: str, following: Next) -> Panel:
 
 def _model_classes() -> Panel:
     states = ("warm", "starting", "draining", "failed", "asleep")
-    starts = f"sum by (model_class) (increase({STARTS}_count{{{CHOSEN}}}[1h]))"
+    starts = increase(f"{STARTS}_count", CHOSEN, "1h", "model_class")
     return table(
         About(
             title="Model classes",
@@ -100,7 +101,7 @@ def _model_classes() -> Panel:
         Column("Wanted", WANTED, "none"),
         *(Column(state.capitalize(), _replicas(state, "model_class"), "none") for state in states),
         Column("Starts, 1 h", starts, "none", decimals=0),
-        Column("A start takes, p95", quantile(0.95, STARTS, CHOSEN, "1h", "model_class"), "s", LONG_START),
+        Column("A start takes, p95", TAKES, "s", LONG_START),
         sort_by="A start takes, p95",
     )
 
@@ -145,20 +146,20 @@ def _waits() -> list[Panel]:
             ),
             Series(
                 "{{model_class}} from {{from}}",
-                f"sum by (model_class, from) (increase({STARTS}_count{{{CHOSEN}}}[5m]))",
+                increase(f"{STARTS}_count", CHOSEN, "5m", "model_class, from"),
             ),
         ),
         trend(
             About(
-                title="A start takes, p95 of 1 h, by class",
-                description="From the engine's start to its first health.",
+                title="A start takes, p95, by class",
+                description="From the engine's start to its first health, of the workers that run.",
                 unit="s",
                 limits=LONG_START,
                 width=8,
                 no_value="no start",
                 next=Next("What did its runs feel?", LATENCY),
             ),
-            Series("{{model_class}}", quantile(0.95, STARTS, CHOSEN, "1h", "model_class")),
+            Series("{{model_class}}", TAKES),
         ),
         trend(
             About(

@@ -110,7 +110,7 @@ def _answers() -> list[Panel]:
                 decimals=0,
                 next=Next("How long do starts take?", COLD_STARTS),
             ),
-            Series("", or_zero(f"sum(increase(headway_worker_restarts_total{{{CHOSEN}}}[1h]))")),
+            Series("", f"sum(increase(headway_worker_restarts_total{{{CHOSEN}}}[1h]))"),
         ),
     ]
 
@@ -249,8 +249,7 @@ def _processes() -> list[Panel]:
             ),
             Series(
                 "{{model_class}}",
-                f"sum by (model_class) (increase(headway_worker_restarts_total{{{CHOSEN}}}[5m])) or"
-                f" 0 * sum by (model_class) (headway_slots{{{CHOSEN}}})",
+                f"sum by (model_class) (increase(headway_worker_restarts_total{{{CHOSEN}}}[5m]))",
             ),
         ),
     ]

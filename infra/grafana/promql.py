@@ -17,6 +17,17 @@ def quantile(share: float, histogram: str, where: str = "", window: str = RECENT
     return f"histogram_quantile({share}, {per_second(f'{histogram}_bucket', where, window, labels)}) >= 0"
 
 
+def quantile_so_far(share: float, histogram: str, where: str, by: str) -> str:
+    """Of all that today's processes have observed: for what happens once in their lives, before the first scrape."""
+    return f"histogram_quantile({share}, sum by (le, {by}) ({histogram}_bucket{{{where}}})) >= 0"
+
+
+def increase(counter: str, where: str, window: str, by: str) -> str:
+    """By how much a counter rose, the first value of a new process included: `increase()` would miss it."""
+    now = f"{counter}{{{where}}}"
+    return f"sum by ({by}) ({now} - {now} offset {window} >= 0 or {now})"
+
+
 def mean(histogram: str, where: str = "", window: str = RECENT, by: str = "") -> str:
     """Sum by count."""
     total, count = (per_second(f"{histogram}_{part}", where, window, by) for part in ("sum", "count"))

@@ -6,10 +6,12 @@ from functools import cache
 from itertools import pairwise
 from urllib.parse import parse_qsl, urlsplit
 
+import promql_parser as ql
 import pytest
 
+from infra.grafana import queries as asked_by
+from infra.grafana.queries import Document, Query, documents, panels
 from infra.grafana.render import FOLDER, rendered
-from tests.unit.infra.dashboards import Document, Query, documents, panels, queries
 from tests.unit.infra.promql import LabelReader, exposed, names, unguarded_divisions
 from tests.unit.infra.rules import recorded
 
@@ -36,6 +38,14 @@ def links(panel: Document) -> Iterator[str]:
             yield from (link["url"] for link in one["value"]) if one["id"] == "links" else ()
 
 
+def queries(uid: str) -> Iterator[Query]:
+    return asked_by.queries(documents()[uid])
+
+
+def parsed(query: Query) -> ql.Expr:
+    return ql.parse(query.expr)
+
+
 def variables(uid: str) -> set[str]:
     return {variable["name"] for variable in documents()[uid]["templating"]["list"]}
 
@@ -56,21 +66,21 @@ def test_every_expression_parses_and_reads_what_somebody_exposes(uid: str) -> No
     known_names = {**exposed(), **recorded()}
     asked = list(queries(uid))
     assert len(asked) >= 15
-    unknown = {query: missing for query in asked if (missing := names(query.parsed()) - known_names.keys())}
+    unknown = {query: missing for query in asked if (missing := names(parsed(query)) - known_names.keys())}
     assert unknown == {}
     for query in asked:
-        known().of(query.parsed())
+        known().of(parsed(query))
 
 
 @of_every_dashboard
 def test_no_expression_divides_by_what_may_be_zero(uid: str) -> None:
-    assert {query: found for query in queries(uid) if (found := unguarded_divisions(query.parsed()))} == {}
+    assert {query: found for query in queries(uid) if (found := unguarded_divisions(parsed(query)))} == {}
 
 
 @of_every_dashboard
 def test_every_line_is_called_by_labels_that_it_has(uid: str) -> None:
     for query in queries(uid):
-        has = known().of(query.parsed())
+        has = known().of(parsed(query))
         assert set(LEGEND_LABEL.findall(query.legend)) <= has, query
         if query.legend and "{{" in query.legend:
             continue
@@ -90,7 +100,7 @@ def test_the_columns_of_a_table_have_the_labels_of_its_rows(uid: str) -> None:
             labels = {name for name in organize["renameByName"] if not name.startswith("Value #")}
             for query in queries(uid):
                 if query.panel == panel["title"]:
-                    assert known().of(query.parsed()) == labels, query
+                    assert known().of(parsed(query)) == labels, query
 
 
 @of_every_dashboard
@@ -131,7 +141,7 @@ def test_what_is_clicked_on_has_the_label_that_it_carries(uid: str) -> None:
         wanted = {label for url in links(panel) for label in carried.findall(url)}
         for query in queries(uid):
             if query.panel == panel["title"]:
-                assert wanted <= known().of(query.parsed()), query
+                assert wanted <= known().of(parsed(query)), query
 
 
 @of_every_dashboard
@@ -157,7 +167,7 @@ def test_a_lag_that_is_unknown_is_never_drawn_as_zero(uid: str) -> None:
     for panel in panels(documents()[uid]):
         asked = [query for query in queries(uid) if query.panel == panel["title"]]
         for query in asked:
-            if names(query.parsed()) & gauges and not query.expr.startswith("count("):
+            if names(parsed(query)) & gauges and not query.expr.startswith("count("):
                 assert "vector(0)" not in query.expr, query
                 assert panel["fieldConfig"]["defaults"]["noValue"] == "unreadable", query
 
@@ -178,4 +188,4 @@ def test_a_lag_that_is_unknown_is_never_drawn_as_zero(uid: str) -> None:
 )
 def test_the_answer_is_in_sight_without_scrolling(uid: str, question: str) -> None:
     first = [panel["title"] for panel in panels(documents()[uid]) if panel["gridPos"]["y"] <= 6]
-    assert question in {name for query in queries(uid) if query.panel in first for name in names(query.parsed())}
+    assert question in {name for query in queries(uid) if query.panel in first for name in names(parsed(query))}

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from infra.grafana import lag
+from infra.grafana.queries import documents, queries
 from tests.unit.infra.composed import composed
-from tests.unit.infra.dashboards import documents, queries, substituted
 from tests.unit.infra.promql import exposed, names, unguarded_divisions
 from tests.unit.infra.rules import PROMETHEUS, Rule, alerts, labels_of, recorded, rules
 from tests.unit.infra.synthetic import MINUTES, series
@@ -119,7 +119,7 @@ def test_alerts_fire_when_they_should_and_only_then() -> None:
 @by_promtool
 def test_every_query_of_every_panel_has_an_answer_in_a_busy_plane(tmp_path: Path) -> None:
     """Evaluated by Prometheus's own engine: it also finds what a parser cannot, like labels that match twice."""
-    expressions = [substituted(query.expr) for uid in documents() for query in queries(uid)]
+    expressions = [query.expr for document in documents().values() for query in queries(document)]
     answered = [
         {"expr": f"count({expr}) > bool 0", "eval_time": f"{MINUTES}m", "exp_samples": [{"labels": "{}", "value": 1}]}
         for expr in expressions

@@ -1,0 +1,47 @@
+"""The walk through all queries names each that has no answer, and every rule that is ill."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from infra.grafana.walk import walk
+
+QUERIES = 100
+"""There are more."""
+
+
+def wrong(result: list[Any], *rules: dict[str, str]) -> list[str]:
+    """What it finds at a Prometheus that gives the same result to every query."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        data = {"result": result} if request.url.path == "/api/v1/query" else {"groups": [{"rules": list(rules)}]}
+        return httpx.Response(200, json={"status": "success", "data": data})
+
+    with httpx.Client(base_url="http://prometheus", transport=httpx.MockTransport(answer)) as client:
+        return list(walk(client))
+
+
+def test_nothing_is_wrong_where_all_is_answered() -> None:
+    assert wrong([{"value": [0, "0"]}, {"value": [0, "2.5"]}], {"name": "r", "health": "ok"}) == []
+
+
+@pytest.mark.parametrize(
+    ("result", "why"), [([], "no answer"), ([{"value": [0, "1"]}, {"value": [0, "NaN"]}], "no number")]
+)
+def test_a_query_without_an_answer_is_named_with_its_panel(result: list[Any], why: str) -> None:
+    found = wrong(result)
+    assert len(found) > QUERIES
+    assert all(f": {why}" in line for line in found)
+    assert any(line.startswith("headway-lag, Furthest behind, interactive, A: ") for line in found)
+
+
+def test_a_rule_that_cannot_be_evaluated_is_named_with_its_error() -> None:
+    ill = {"name": "HeadwaySLOBurn", "health": "err", "lastError": "many-to-many matching"}
+    assert wrong([{"value": [0, "1"]}], ill) == ["rule HeadwaySLOBurn: err: many-to-many matching"]
+
+
+def test_a_prometheus_that_refuses_is_an_error() -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(503))
+    with httpx.Client(base_url="http://prometheus", transport=transport) as client, pytest.raises(httpx.HTTPError):
+        list(walk(client))
