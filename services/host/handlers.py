@@ -65,6 +65,8 @@ class Workers:
         """Takes a new configuration's queues."""
         self._wanted = desired(queues, self._allowed)
         self._versions = {replica: version_of(queue) for replica, queue in self._wanted.items()}
+        for queue in self._wanted.values():
+            self._restarted.labels(queue.model_class, queue.backend)  # at 0: only then is the first an increase
         unknown = set(self._allowed) - {queue.model_class for queue in queues}
         if unknown:
             log.warning("model_classes_unknown", allowed_but_not_configured=sorted(unknown))

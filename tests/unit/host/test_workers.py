@@ -160,6 +160,7 @@ async def test_a_worker_that_dies_is_started_again_after_its_wait_and_counted(
 ) -> None:
     workers.want(configured({"llm": 1}))
     await until(is_ready(workers))
+    assert b'headway_worker_restarts_total{backend="local",model_class="llm"} 0.0' in metrics.exposition()
     machine.started[0].end(-11)
     await until(lambda: workers.why_not_ready() == "waiting for llm-0")
     assert machine.running == []
