@@ -165,8 +165,10 @@ async def test_the_next_aggregator_begins_at_the_snapshot_and_finishes_the_run(p
     now = int(time.time() * 1_000)
     run = started(CHAIN, log_time=now)
     partition = TopicPartition(EVENTS, partition_of(run.run_id.encode(), 12))
-    await plane.append(run, completed("a", run.run_id))
     first = await plane.aggregator()
+    await plane.append(run)
+    await plane.records(JOINS, 1)
+    await plane.append(completed("a", run.run_id))
 
     async def named() -> bool:
         commit = await plane.commit(partition)
