@@ -14,7 +14,7 @@ from services.chassis.kafka.connection import Connection
 from services.chassis.kafka.in_memory import InMemoryKafka
 from services.chassis.kafka.in_memory_offsets import InMemoryOffsetReader
 from services.chassis.kafka.offsets import KafkaOffsetReader, OffsetReader
-from services.chassis.kafka.types import Consumer, ConsumerSettings, Producer, Record, TopicPartition
+from services.chassis.kafka.types import Consumer, ConsumerSettings, KafkaError, Producer, Record, TopicPartition
 from services.chassis.kafka.types import RebalanceListener as Listener
 
 DEADLINE_S = 20.0
@@ -106,7 +106,21 @@ class RealBroker(_Started):
         return await self.start(AioKafkaConsumer(self._connection, settings, listener or Journal()))
 
     async def offset_reader(self) -> OffsetReader:
+        async with KafkaOffsetReader(self._connection) as first:
+            await _until_coordinated(first)
         return await self.start(KafkaOffsetReader(self._connection))
+
+
+async def _until_coordinated(reader: OffsetReader) -> None:
+    """A broker makes the topic of commits when it is first asked for one, and tells none before that is there."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            try:
+                await reader.read({"readers": ("letters",)})
+            except KafkaError:
+                await asyncio.sleep(0.1)
+            else:
+                return
 
 
 @pytest.fixture
