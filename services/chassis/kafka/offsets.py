@@ -228,7 +228,7 @@ class KafkaOffsetReader:
         by_target = {self._target(tp): tp for tp in leaders}
         found = {}
         for topic, told in await _topics(requests):
-            for number, code, _, offset in told:
+            for number, code, _, offset, *_ in told:
                 if not code:
                     found[by_target[Target(topic, number)]] = offset
         return found
@@ -239,7 +239,7 @@ class KafkaOffsetReader:
             response = await self._client.send(leader, FetchRequest(0, 0, ONE_BATCH, 0, wanted))
         except ClientError:
             return None
-        batches = [batch for _, told in response.topics for _, code, *_, batch in told if not code]
+        batches = [batch for _, told in response.topics for _, code, *_, batch in told if batch and not code]
         return _stamp_of(batches[0]) if batches else None
 
     def _by_topic(self, wanted: Iterable[tuple[TopicPartition, int | None]]) -> list[tuple[str, list[Any]]]:
