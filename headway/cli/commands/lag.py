@@ -14,6 +14,7 @@ from headway.cli.reach import complete, reach
 
 if TYPE_CHECKING:
     from headway.cli.backlog import LaneLag
+    from services.autoscaler.collector import Collector, Sample
     from services.chassis.kafka.connection import Connection
 
 app = typer.Typer()
@@ -68,7 +69,7 @@ async def looking(broker: Connection) -> AsyncIterator[Callable[[], Awaitable[li
         async def look() -> list[LaneLag]:
             collector.watch(Watched.of((await read_applied(logs)).live.bundle))
             workers = (await read_fleet(logs, clock)).of(WorkerStatus)
-            sample = await collector.sample()
+            sample = await _patiently(collector)
             return [
                 row
                 for queue in sample.watched.queues
@@ -76,6 +77,23 @@ async def looking(broker: Connection) -> AsyncIterator[Callable[[], Awaitable[li
             ]
 
         yield look
+
+
+async def _patiently(collector: Collector) -> Sample:
+    """A broker that has just started does not tell at once."""
+    from asyncio import get_running_loop, sleep
+
+    from services.chassis.kafka.types import KafkaError
+
+    loop = get_running_loop()
+    give_up_at = loop.time() + TIMEOUT_S
+    while True:
+        try:
+            return await collector.sample()
+        except KafkaError:
+            if loop.time() > give_up_at:
+                raise
+        await sleep(REFRESH_S)
 
 
 async def _watch(broker: Connection, *, as_json: bool) -> None:
