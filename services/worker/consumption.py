@@ -254,5 +254,9 @@ class Consumption:
     async def _commit(self) -> None:
         assignment = self._assignment
         offsets = assignment.committable()
-        if offsets and await self._consumer.commit(offsets):
+        if not offsets:
+            return
+        taken = await self._consumer.commit(offsets)
+        self._watch.committed(taken=taken)
+        if taken:
             assignment.committed(offsets)

@@ -349,7 +349,11 @@ class _Session:
     async def _commit(self) -> None:
         assignment, state = self.assignment, self._settings.state
         commits = assignment.committable(state)
-        if not commits or not await self.consumer.commit(commits):
+        if not commits:
+            return
+        taken = await self.consumer.commit(commits)
+        self._watch.committed(taken=taken)
+        if not taken:
             return
         for tp, commit in commits.items():
             if tp not in assignment.committed or commit.offset >= assignment.committed[tp].offset:

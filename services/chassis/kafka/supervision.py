@@ -11,6 +11,9 @@ WATCH_S = 10.0
 POLL_STALL_S = 30.0
 """Longer than a rebalance, through which a poll may be held."""
 DELIVERY_STALL_S = 60.0
+COMMIT_STALL_S = 30.0
+"""Longer than a session and a rebalance. A client that has lost its coordinator for good goes on fetching, and the
+group goes on without it: everything would be done twice."""
 MAX_FAILURES = 5
 STABLE_S = 120.0
 """A consumer that has lived so long does not count among failures in a row."""
@@ -54,6 +57,8 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._polling_since: float | None = None
         self._delivered = False
+        self._refused_since: float | None = None
+        """No commit has been taken since then."""
 
     @contextlib.contextmanager
     def polling(self) -> Iterator[None]:
@@ -66,6 +71,13 @@ class Watch:
         """Records have come."""
         self._delivered = True
 
+    def committed(self, *, taken: bool) -> None:
+        """A commit was asked for."""
+        if taken:
+            self._refused_since = None
+        elif self._refused_since is None:
+            self._refused_since = self._loop.time()
+
     async def run(self) -> None:
         """Until cancelled. Raises StalledError."""
         behind_s = 0.0
@@ -74,9 +86,14 @@ class Watch:
             if self._polling_since is not None and self._loop.time() - self._polling_since > POLL_STALL_S:
                 raise StalledError(f"a poll has not returned for {POLL_STALL_S:.0f} s")
             idle, self._delivered = not self._delivered, False
+            if not idle and self._is_refused():
+                raise StalledError(f"records are delivered, but no commit was taken for {COMMIT_STALL_S:.0f} s")
             behind_s = behind_s + WATCH_S if idle and await self._is_behind() else 0.0
             if behind_s > DELIVERY_STALL_S:
                 raise StalledError(f"records exist, but none was delivered for {DELIVERY_STALL_S:.0f} s")
+
+    def _is_refused(self) -> bool:
+        return self._refused_since is not None and self._loop.time() - self._refused_since > COMMIT_STALL_S
 
     async def _is_behind(self) -> bool:
         """Whether wanted records exist. An unreachable broker is no reason to replace the consumer."""

@@ -83,3 +83,46 @@ async def test_a_watch_over_a_consumer_that_has_not_joined_yet_asks_the_broker_n
     await asyncio.sleep(0)
     assert not watching.done()
     watching.cancel()
+
+
+class Alive:
+    """Its records come."""
+
+    async def positions(self, _: object) -> dict[object, int]:
+        return {}
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> supervision.Watch:
+    monkeypatch.setattr(supervision, "WATCH_S", 0.0)
+    monkeypatch.setattr(supervision, "COMMIT_STALL_S", 0.0)
+    return supervision.Watch(cast(Consumer, Alive()), frozenset)
+
+
+async def test_a_consumer_whose_records_come_and_whose_commits_are_not_taken_is_stuck(
+    watch: supervision.Watch,
+) -> None:
+    watch.committed(taken=False)
+    watching = asyncio.create_task(watch.run())
+    async with asyncio.timeout(10):
+        while not watching.done():
+            watch.delivered()
+            await asyncio.sleep(0)
+    with pytest.raises(StalledError, match="no commit was taken"):
+        watching.result()
+
+
+@pytest.mark.parametrize("delivers", [False, True])
+async def test_it_is_not_while_nothing_comes_or_when_a_commit_is_taken_again(
+    watch: supervision.Watch, *, delivers: bool
+) -> None:
+    watch.committed(taken=False)
+    if delivers:
+        watch.committed(taken=True)
+    watching = asyncio.create_task(watch.run())
+    for _ in range(50):
+        if delivers:
+            watch.delivered()
+        await asyncio.sleep(0)
+    assert not watching.done()
+    watching.cancel()
