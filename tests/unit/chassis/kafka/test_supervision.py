@@ -93,7 +93,7 @@ class Alive:
 
 
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> supervision.Watch:
+async def watch(monkeypatch: pytest.MonkeyPatch) -> supervision.Watch:
     monkeypatch.setattr(supervision, "WATCH_S", 0.0)
     monkeypatch.setattr(supervision, "COMMIT_STALL_S", 0.0)
     return supervision.Watch(cast(Consumer, Alive()), frozenset)
