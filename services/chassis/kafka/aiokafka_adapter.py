@@ -115,6 +115,7 @@ class AioKafkaConsumer:
             await self.stop()
             raise
         self._client._fetcher._prefetch_backoff = PREFETCH_BACKOFF_S
+        _watch_metadata(self._client._client, self._on_metadata_lost)
         if self._settings.group is None:
             await self._on_assigned(self._client.assignment())
 
@@ -240,6 +241,11 @@ class AioKafkaConsumer:
             self._ready.set()
         return self._failure is None
 
+    def _on_metadata_lost(self, error: BaseException) -> None:
+        """The client would wait for its coordinator for ever, and fetch on while the group goes on without it."""
+        self._failure = KafkaError(f"the client learns of no leaders any more: {error!r}")
+        self._ready.set()
+
     def _is_member(self, offsets: Mapping[TopicPartition, Commit]) -> bool:
         """The client sends the generation it has now, not the one in which the records were polled."""
         return self._owned.issuperset(offsets) and self._current_generation() == self._generation
@@ -335,6 +341,7 @@ class AioKafkaProducer:
             await self.stop()
             raise
         self._client._sender.sender_task.add_done_callback(self._on_sender_ended)
+        _watch_metadata(self._client.client, self._fail)
 
     async def stop(self) -> None:
         stopped = KafkaError("the producer has stopped: whether the record was appended is unknown")
@@ -423,7 +430,7 @@ class AioKafkaProducer:
     def _fail(self, error: BaseException) -> KafkaError:
         """What the client does not try again is the end of this producer."""
         if self._failure is None:
-            self._failure = ProducerDeadError(f"the broker refused a record: {error!r}")
+            self._failure = ProducerDeadError(f"no record can be appended any more: {error!r}")
             self._dead.set_exception(self._failure)
             self._dead.exception()
         return self._failure
@@ -457,6 +464,20 @@ class _Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     async def on_partitions_assigned(self, assigned: Collection[Target]) -> None:
         await self._assigned(assigned)
+
+
+def _watch_metadata(client: Any, lost: Callable[[BaseException], object]) -> None:
+    """Tells when the client's routine that learns of leaders has ended, which the library never notices.
+
+    What it does not expect ends it, like uvloop's RuntimeError of a connection that closes as it is written to.
+    """
+
+    def on_end(routine: "Future[None]") -> None:
+        if not routine.cancelled() and (error := routine.exception()):
+            client._sync_task = None  # which to close the client would wait for, and raise its error again
+            lost(error)
+
+    client._sync_task.add_done_callback(on_end)
 
 
 async def _ends_well(stop: Coroutine[Any, Any, None], timeout_s: float = STOP_TIMEOUT_S) -> bool:

@@ -2,7 +2,9 @@
 
 import asyncio
 
-from services.chassis.kafka.types import ConsumerSettings, Outgoing, Record, TopicPartition
+import pytest
+
+from services.chassis.kafka.types import ConsumerSettings, KafkaError, Outgoing, Record, TopicPartition
 from tests.contract.kafka.conftest import Broker, collect, until
 
 MEMBER = ConsumerSettings(group="readers", topics=("letters",))
@@ -92,3 +94,22 @@ async def test_a_reader_outside_any_group_reads_everything_from_the_beginning(br
         assert consumer.assignment() == {FIRST, SECOND}
         assert len(await collect(consumer, 8)) == 8
         assert await consumer.committed([FIRST, SECOND]) == {}
+
+
+@pytest.mark.kafka
+async def test_a_client_that_learns_of_no_leaders_any_more_fails_its_next_poll(
+    real_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library goes on: it fetches, but waits for its coordinator for ever."""
+    await fill(real_broker, each=1)
+    consumer = await real_broker.consumer(MEMBER)
+    await collect(consumer, 2)
+    client = consumer._client._client  # type: ignore[attr-defined]
+
+    async def closed(*_: object) -> bool:
+        raise RuntimeError("unable to perform operation on a transport; the handler is closed")
+
+    monkeypatch.setattr(client, "_metadata_update", closed)
+    client.force_metadata_update()
+    with pytest.raises(KafkaError, match="learns of no leaders any more"):
+        await until(lambda: False, consumer)
