@@ -23,7 +23,7 @@ from aiokafka.errors import (
 from aiokafka.errors import KafkaError as ClientError
 from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, RecordMetadata
 
-from services.chassis.kafka import unreadable
+from services.chassis.kafka import closed_connections, unreadable
 from services.chassis.kafka.assignor import lane_assignor
 from services.chassis.kafka.connection import Connection
 from services.chassis.kafka.records import partition_of, require_metadata, require_size
@@ -40,6 +40,7 @@ from services.chassis.kafka.types import (
 )
 
 unreadable.install()
+closed_connections.install()
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 3.0
