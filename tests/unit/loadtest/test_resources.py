@@ -48,7 +48,7 @@ def test_a_process_counts_with_its_part_or_that_of_its_parent(started: list[Chil
     started += [Child(), Child("worker", "--model-class", "embedding", "--model-class", "llm")]
     pids = {"plane": os.getpid(), "kafka": started[0].process.pid}
     found = usage(Endpoints(ready=True, kafka="", redis="", pids=pids))
-    assert found.keys() == {"loadtest", "kafka", "worker embedding+llm"}
+    assert found.keys() >= {"loadtest", "kafka", "worker embedding+llm"}  # this process may have a plane of its own
     for part, child in zip(("kafka", "worker embedding+llm"), started, strict=True):
         assert found[part].rss_mib == pytest.approx(child.rss_mib, rel=0.2)
 
