@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from schemas import headers, ids
+from schemas.events import StepCompleted
 from schemas.topics import (
     AGGREGATOR_GROUP,
     IDEMPOTENCY_WINDOW_MS,
@@ -80,7 +81,7 @@ def _of_tasks(log: Log) -> Effects:
     return {place: _void_at(log, attempt, newer) for place, attempt in attempts.items()}
 
 
-def _newer(log: Log) -> Attempts:
+def _newer(log: Log) -> defaultdict[tuple[str, str], list[tuple[int, int]]]:
     """The attempts of each step, and when they came to be."""
     found: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     for task_id, stamp in [*log.ready_at.items(), *log.task_at.items()]:
@@ -99,22 +100,35 @@ def _void_at(log: Log, of: tuple[str, str, int], newer: Attempts) -> int:
 
 def _of_events(log: Log) -> Effects:
     """What the fold decides. An outcome may be late, when its output has to be read from the store."""
-    found: dict[tuple[TopicPartition, int], int] = {}
+    decided: dict[tuple[TopicPartition, int], Sequence[Decision]] = {}
     newer = _newer(log)
     for tp, events in log.by_partition.items():
         partition = Partition.empty(IDEMPOTENCY_WINDOW_MS)
         for logged in events:
             partition, decisions = fold(partition, LogRecord(logged.stamp, logged.event))
-            stamps = [_carried_out_at(log, decision, newer) for decision in decisions]
-            found[tp, logged.record.offset] = max(stamps, default=0)
-    return found
+            decided[tp, logged.record.offset] = decisions
+            for each in decisions:
+                if isinstance(each, Dispatch):  # older attempts are void from this record on
+                    newer[each.ready.run_id, each.ready.step.id].append((each.ready.attempt, logged.stamp))
+    return {
+        place: max((_carried_out_at(log, decision, newer) for decision in decisions), default=0)
+        for place, decisions in decided.items()
+    }
+
+
+def _completed_at(log: Log, run_id: str, step: str) -> list[int]:
+    """By whichever attempt: then none need be made ready."""
+    events = [(logged.stamp, logged.event) for logged in log.by_run.get(run_id, ())]
+    return [stamp for stamp, event in events if isinstance(event, StepCompleted) and event.step == step]
 
 
 def _carried_out_at(log: Log, decision: Decision, newer: Attempts) -> int:
     if isinstance(decision, Dispatch):
         ready = decision.ready
         past_at = _void_at(log, (ready.run_id, ready.step.id, ready.attempt), newer)
-        return min(log.ready_at.get(ready.task_id, NEVER), past_at)
+        return min(
+            [log.ready_at.get(ready.task_id, NEVER), past_at, *_completed_at(log, ready.run_id, ready.step.id)]
+        )
     if isinstance(decision, Publish):
         response = log.responses.get(decision.finished.response.request_id, ())
         bill = log.bills.get(decision.finished.run_id, ())
