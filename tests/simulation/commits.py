@@ -22,9 +22,8 @@ from tests.simulation.reference import amounts_to
 
 Effects = Mapping[tuple[TopicPartition, int], int]
 """By a record's coordinates: the stamp of the last record that had to come of it. Absent: nothing had to."""
-
-
-Attempts = Mapping[tuple[str, str], Sequence[tuple[int, int]]]
+Attempts = defaultdict[tuple[str, str], list[tuple[int, int]]]
+"""By run and step: each attempt, and a stamp at which it was there."""
 
 
 def committed_too_far(log: Log) -> Iterator[str]:
@@ -81,9 +80,9 @@ def _of_tasks(log: Log) -> Effects:
     return {place: _void_at(log, attempt, newer) for place, attempt in attempts.items()}
 
 
-def _newer(log: Log) -> defaultdict[tuple[str, str], list[tuple[int, int]]]:
+def _newer(log: Log) -> Attempts:
     """The attempts of each step, and when they came to be."""
-    found: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    found: Attempts = defaultdict(list)
     for task_id, stamp in [*log.ready_at.items(), *log.task_at.items()]:
         run_id, step, attempt = ids.parse_task_id(task_id)
         found[run_id, step].append((attempt, stamp))
