@@ -17,7 +17,7 @@ from headway.plane.process import tail
 from headway.plane.service import ServiceSpec, SetupSpec
 from headway.plane.supervisor import Plane, Progress
 
-SERVICES = ("orchestrator", "aggregator", "host")
+SERVICES = ("orchestrator", "aggregator", "autoscaler", "host")
 HOST_READY_TIMEOUT_S = 600.0
 """The first start of real models builds their indexes."""
 PROBE_S = 0.5
@@ -27,10 +27,11 @@ T = TypeVar("T")
 
 
 class EmbeddedPlane:
-    """Kafka, Valkey, orchestrator, aggregator, and a host with its workers, run by the folder `config`.
+    """Kafka, Valkey, orchestrator, aggregator, autoscaler, and a host with its workers, run by the folder `config`.
 
     Without `models`, real models are replaced by simulated ones. Ready means that every worker is.
-    `replicas`: how many instances of a service, if not one; further ones listen on free ports. `env`: for services.
+    `replicas`: how many instances of a service, if not one (0: none); further ones listen on free ports. `env`: for
+    services.
     """
 
     def __init__(

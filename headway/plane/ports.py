@@ -14,7 +14,7 @@ PortMode = Literal["default", "auto"]
 HOST = "127.0.0.1"
 DEFAULT_KAFKA_PORT = 9092
 DEFAULT_REDIS_PORT = 6379
-DEFAULT_METRICS_PORTS = {"orchestrator": 9101, "aggregator": 9102, "host": 9104}
+DEFAULT_METRICS_PORTS = {"orchestrator": 9101, "aggregator": 9102, "autoscaler": 9103, "host": 9104}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from loadtest.chaos.checker import check
 from loadtest.chaos.clients import Plan
 from loadtest.chaos.run import ordeal
 from loadtest.nemesis import clocks
+from loadtest.plane import UNOBSERVED
 from loadtest.scenarios.chaos import CONFIG, REPLICAS, figures
 
 pytestmark = [pytest.mark.kafka, pytest.mark.plane]
@@ -26,7 +27,8 @@ KINDS = (
 
 
 async def test_every_request_has_one_right_outcome_whatever_fails(tmp_path: Path) -> None:
-    plane = EmbeddedPlane(tmp_path, CONFIG, _ignore, ports="auto", replicas=REPLICAS, env=clocks.environment())
+    replicas = {**UNOBSERVED, **REPLICAS}
+    plane = EmbeddedPlane(tmp_path, CONFIG, _ignore, ports="auto", replicas=replicas, env=clocks.environment())
     await plane.start()
     try:
         ran = await ordeal(tmp_path, Plan(REQUESTS, RATE_PER_S, SEED), len(KINDS), print, KINDS)

@@ -220,4 +220,13 @@ async def test_doctor_finds_a_working_plane_well(headway: Cli) -> None:
     assert [finding for finding in done.json if not finding["ok"]] == []
     assert done.code == 0
     checked = {finding["check"] for finding in done.json}
-    assert {"python", "weights", "broker", "topics", "configuration", "aggregator", "workers"} <= checked
+    assert {
+        "python",
+        "weights",
+        "broker",
+        "topics",
+        "configuration",
+        "aggregator",
+        "autoscaler",
+        "workers",
+    } <= checked

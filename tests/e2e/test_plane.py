@@ -140,9 +140,9 @@ async def test_a_taken_port_names_the_setting(tmp_path: Path, config: Path) -> N
     settings = (
         "PLANE_KAFKA_PORT",
         "PLANE_REDIS_PORT",
-        *(f"{s}_METRICS_PORT" for s in ("ORCHESTRATOR", "AGGREGATOR", "HOST")),
+        *(f"{s}_METRICS_PORT" for s in ("ORCHESTRATOR", "AGGREGATOR", "AUTOSCALER", "HOST")),
     )
-    environment = {f"HEADWAY_{name}": str(port) for name, port in zip(settings, free_ports(5), strict=True)}
+    environment = {f"HEADWAY_{name}": str(port) for name, port in zip(settings, free_ports(6), strict=True)}
     server = await asyncio.start_server(
         lambda _, writer: writer.close(), "127.0.0.1", int(environment["HEADWAY_PLANE_KAFKA_PORT"])
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-SERVICES = ("orchestrator", "aggregator", "host")
+SERVICES = ("orchestrator", "aggregator", "autoscaler", "host")
 
 
 @app.command(epilog=example("headway doctor"))

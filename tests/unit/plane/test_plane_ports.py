@@ -13,6 +13,7 @@ SETTINGS = (
     "HEADWAY_PLANE_REDIS_PORT",
     "HEADWAY_ORCHESTRATOR_METRICS_PORT",
     "HEADWAY_AGGREGATOR_METRICS_PORT",
+    "HEADWAY_AUTOSCALER_METRICS_PORT",
     "HEADWAY_HOST_METRICS_PORT",
 )
 
@@ -41,8 +42,8 @@ def test_a_listening_port_is_not_free(taken: int) -> None:
 
 def test_auto_takes_nothing_from_the_settings() -> None:
     ports = choose_ports("auto", {"HEADWAY_PLANE_KAFKA_PORT": "1"})
-    assert len({ports.kafka, ports.redis, *ports.metrics.values()}) == 5
-    assert set(ports.metrics) == {"orchestrator", "aggregator", "host"}
+    assert len({ports.kafka, ports.redis, *ports.metrics.values()}) == 6
+    assert set(ports.metrics) == {"orchestrator", "aggregator", "autoscaler", "host"}
 
 
 def test_settings_move_the_default_ports() -> None:
