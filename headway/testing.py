@@ -53,6 +53,7 @@ from services.chassis.kafka.in_memory import InMemoryKafka
 from services.chassis.kafka.stream import BatchHandler, Stream
 from services.chassis.kafka.types import ConsumerSettings, Outgoing, Record, TopicPartition
 from services.chassis.metrics import Metrics
+from services.chassis.tracing import Tracer
 from services.orchestrator.domain.door import Announcement, Door
 from services.orchestrator.gate import Gate
 from services.orchestrator.handlers import Admission, Dispatch
@@ -72,17 +73,19 @@ _STAND_INS = {**STAND_INS, OpenAIEngine: {"text": "(simulated)", "finish_reason"
 
 
 @asynccontextmanager
-async def in_process(folder: Path, *, answers: Mapping[str, Json] | None = None) -> AsyncIterator["InProcessPlane"]:
+async def in_process(
+    folder: Path, *, answers: Mapping[str, Json] | None = None, tracer: Tracer | None = None
+) -> AsyncIterator["InProcessPlane"]:
     """A plane that runs the configuration `folder`, until the block is left.
 
-    `answers` maps model classes to what they answer, whatever they are asked. Raises ConfigError, naming every
-    problem of the folder, and what a function's `warm_up` raises.
+    `answers` maps model classes to what they answer, whatever they are asked; `tracer` is told of spans. Raises
+    ConfigError, naming every problem of the folder, and what a function's `warm_up` raises.
     """
     bundle, problems = load_folder(folder)
     if bundle is None:
         raise ConfigError("\n".join(map(str, problems)))
     with TemporaryDirectory(prefix="headway-test-") as home:
-        plane = InProcessPlane(_simulated(bundle, answers or {}), folder / "functions", Path(home))
+        plane = InProcessPlane(_simulated(bundle, answers or {}), folder / "functions", Path(home), tracer)
         try:
             await plane.start()
             yield plane
@@ -93,10 +96,11 @@ async def in_process(folder: Path, *, answers: Mapping[str, Json] | None = None)
 class InProcessPlane:
     """Made by `in_process`."""
 
-    def __init__(self, bundle: Bundle, functions: Path, home: Path) -> None:
+    def __init__(self, bundle: Bundle, functions: Path, home: Path, tracer: Tracer | None = None) -> None:
         self._live = LiveConfig(1, bundle)
         self._functions = functions
         self._home = home
+        self._tracer = tracer
         self._kafka = InMemoryKafka(_now_ms)
         self._producer = self._kafka.producer()
         self._clock = LogClock()
@@ -149,7 +153,7 @@ class InProcessPlane:
         log = _Log(self._kafka, self._dead_runs)
         actions = Actions(
             clock=self._clock, producer=self._producer, outputs=self._outputs, requests=log, stopper=log,
-            metrics=self._metrics,
+            metrics=self._metrics, tracer=self._tracer,
         )  # fmt: skip
         snapshots = Snapshots(self._blobs, IDEMPOTENCY_WINDOW_MS, monotonic)
         join = Join(
@@ -160,7 +164,7 @@ class InProcessPlane:
             snapshots=snapshots,
         )
         gate = Gate(lambda: _announced(join), Door(MAX_OPEN_RUNS, EVENTS_PARTITIONS), self._clock, self._metrics)
-        admission = Admission(lambda: self._live, *shared, gate)
+        admission = Admission(lambda: self._live, *shared, gate, tracer=self._tracer)
         self._stream(ORCHESTRATOR_REQUESTS_GROUP, REQUESTS, admission)
         self._stream(ORCHESTRATOR_JOINS_GROUP, JOINS, dispatch)
         self._stream(AGGREGATOR_GROUP, EVENTS, join, join)
@@ -191,7 +195,7 @@ class InProcessPlane:
     def _start_worker(self) -> None:
         """One worker for every queue."""
         claims = Claims(InMemoryClaimStore(Shelf(monotonic), "worker"))
-        around = Surroundings(self._producer, self._clock, self._outputs, claims)
+        around = Surroundings(self._producer, self._clock, self._outputs, claims, tracer=self._tracer)
         ended = EndedRuns()
         self._spawn(claims.keep(ended.add))
         self._spawn(ended.follow(self._dead_runs))

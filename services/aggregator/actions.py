@@ -18,6 +18,7 @@ from services.aggregator.domain.decisions import DeadLetter, Decision, Dispatch,
 from services.aggregator.domain.fold import outputs_of
 from services.aggregator.domain.outcomes import Mapped
 from services.aggregator.domain.state import Run
+from services.aggregator.spans import spans
 from services.aggregator.telemetry import Telemetry
 from services.aggregator.written import Written
 from services.chassis.blobs import BlobMissingError, BlobUnavailableError, require_depth
@@ -29,6 +30,7 @@ from services.chassis.kafka.records import fits
 from services.chassis.kafka.types import Outgoing, Producer, Record
 from services.chassis.logging import log, reason
 from services.chassis.metrics import Metrics
+from services.chassis.tracing import Tracer
 
 BLOB_RETRY_S = 0.5
 
@@ -72,6 +74,7 @@ class Actions:
         requests: RequestReader,
         stopper: RunStopper,
         metrics: Metrics,
+        tracer: Tracer | None = None,
     ) -> None:
         self._clock = clock
         self._producer = producer
@@ -79,6 +82,7 @@ class Actions:
         self._requests = requests
         self._stopper = stopper
         self._telemetry = Telemetry(metrics)
+        self._tracer = tracer
         self.dead_letters = DeadLetters(metrics)
         self.dead_letters.expect((REQUESTS, EVENTS), DeadLetterReason)
         self.written = Written()
@@ -207,6 +211,8 @@ class Actions:
             self._tell_workers(finished.run_id, decision.deadline_at)
             self._told.discard(finished.run_id)
         self._telemetry.finished(finished)
+        if self._tracer is not None:
+            self._tracer.record(spans(decision.run, finished, record.timestamp))
         return [response, run_record(USAGE, finished.usage, key=finished.tenant)]
 
     # What cannot be joined --------------------------------------------------------------------

@@ -22,6 +22,7 @@ from services.chassis.kafka.connection import PATIENCE_S, Connection
 from services.chassis.kafka.stream import Stream
 from services.chassis.kafka.types import ConsumerSettings
 from services.chassis.redis import connect
+from services.chassis.tracing import tracing
 
 
 def main(config: Path | None = None) -> int:
@@ -33,6 +34,7 @@ async def serve(app: App[AggregatorSettings]) -> None:
     """Builds the parts, runs them, and drains them when asked to stop."""
     connection = Connection.of(app.kafka, app.instance, PATIENCE_S)
     async with AsyncExitStack() as stack:
+        tracer = stack.enter_context(tracing(app.service, app.instance))
         producer = AioKafkaProducer(connection)
         await producer.start()
         stack.push_async_callback(producer.stop)
@@ -50,6 +52,7 @@ async def serve(app: App[AggregatorSettings]) -> None:
             requests=requests,
             stopper=stopper,
             metrics=app.metrics,
+            tracer=tracer,
         )
         stack.push_async_callback(actions.stop)
         window_ms = app.settings.idempotency_window_ms

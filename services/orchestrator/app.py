@@ -25,6 +25,7 @@ from services.chassis.kafka.connection import PATIENCE_S, Connection
 from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.stream import BatchHandler, Stream
 from services.chassis.kafka.types import ConsumerSettings, Producer
+from services.chassis.tracing import tracing
 from services.orchestrator.adapters.counted_producer import CountedProducer
 from services.orchestrator.adapters.ingress_stream import IngressStream
 from services.orchestrator.domain.door import Announcement, Door
@@ -48,6 +49,7 @@ async def serve(app: App[OrchestratorSettings]) -> None:
     """Builds the parts, runs them, and drains them when asked to stop."""
     connection = Connection.of(app.kafka, app.instance, PATIENCE_S)
     async with AsyncExitStack() as stack:
+        tracer = stack.enter_context(tracing(app.service, app.instance))
         producer = AioKafkaProducer(connection)
         await producer.start()
         stack.push_async_callback(producer.stop)
@@ -74,7 +76,7 @@ async def serve(app: App[OrchestratorSettings]) -> None:
 
         door = Door(app.settings.max_open_runs, EVENTS_PARTITIONS)
         gate = Gate(partial(_announced, view), door, app.clock, app.metrics)
-        admission = Admission(lambda: config.live, outputs, app.clock, app.metrics, gate)
+        admission = Admission(lambda: config.live, outputs, app.clock, app.metrics, gate, tracer=tracer)
 
         def build(topics: tuple[str, ...]) -> Stream:
             admission.expect(topics)

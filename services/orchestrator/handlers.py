@@ -28,12 +28,14 @@ from services.chassis.kafka.records import fits, record_bytes
 from services.chassis.kafka.types import Outgoing, Record
 from services.chassis.logging import canonical, log, reason
 from services.chassis.metrics import Metrics
+from services.chassis.tracing import Tracer
 from services.orchestrator.domain import steps
 from services.orchestrator.domain.admission import Admitted, Catalog, RequestRecord, admit, refuse
 from services.orchestrator.domain.components import Components
 from services.orchestrator.domain.outstanding import Outstanding
 from services.orchestrator.domain.placement import place
 from services.orchestrator.gate import Gate
+from services.orchestrator.spans import admission, traced
 
 StepEvent = StepCompleted | StepFailed | StepSkipped
 Outcomes = Sequence[tuple[Record, Sequence[Outgoing]]]
@@ -70,12 +72,20 @@ class Admission:
     """Turns request records into `run-started` or `run-rejected`, or dead-letters them."""
 
     def __init__(
-        self, catalog: Callable[[], Catalog], outputs: OutputStore, clock: LogClock, metrics: Metrics, gate: Gate
+        self,
+        catalog: Callable[[], Catalog],
+        outputs: OutputStore,
+        clock: LogClock,
+        metrics: Metrics,
+        gate: Gate,
+        *,
+        tracer: Tracer | None = None,
     ) -> None:
         self._catalog = catalog
         self._outputs = outputs
         self._clock = clock
         self._gate = gate
+        self._tracer = tracer
         self._requests = metrics.counter(REQUESTS_TOTAL)
         self._dead_letters = DeadLetters(metrics)
 
@@ -124,12 +134,15 @@ class Admission:
             stored = await self._outputs.store_output(started.input.value)
         except BlobUnavailableError as error:
             return ErrorDetail(code=ErrorCode.INTERNAL, message=f"input: {reason(error)}", retryable=True)
+        if self._tracer is not None:
+            started = traced(started, self._tracer)
         carried = started if stored.ref is None else started.model_copy(update={"input": stored})
         outgoing = run_record(EVENTS, carried)
         if not fits(outgoing):
             what = "the pipeline's graph with the request's `input` and `labels`"
             return ErrorDetail(code=ErrorCode.CONTENT_TOO_LARGE, message=_too_large(what, outgoing))
         self._requests.labels(started.graph.pipeline, started.priority).inc()
+        self._tell(started)
         canonical(
             "run_started",
             run_id=started.run_id,
@@ -140,10 +153,13 @@ class Admission:
         return outgoing
 
     def _rejected(self, record: Record, rejected: RunRejected) -> Outgoing:
+        if self._tracer is not None:
+            rejected = traced(rejected, self._tracer)
         outgoing = run_record(EVENTS, rejected)
         if not fits(outgoing):
             why = _too_large("the rejection", outgoing)
             return self._dead_letters.letter(record, DeadLetterReason.INVALID, why)
+        self._tell(rejected)
         canonical(
             "run_rejected",
             run_id=rejected.run_id,
@@ -152,6 +168,10 @@ class Admission:
             why=rejected.error.message,
         )
         return outgoing
+
+    def _tell(self, opening: RunStarted | RunRejected) -> None:
+        if self._tracer is not None:
+            self._tracer.record(admission(opening, self._clock.now_ms() or opening.request.log_time))
 
     def _last_words(self, record: Record, catalog: Catalog) -> Sequence[Outgoing]:
         """An answer for whoever sent poison, if as much as that can be made of it."""

@@ -18,6 +18,7 @@ from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.types import ConsumerSettings, RebalanceListener
 from services.chassis.redis import connect
 from services.chassis.settings import SettingsError, secret
+from services.chassis.tracing import tracing
 from services.worker.adapters.redis_claims import RedisClaimStore
 from services.worker.adapters.redis_dead_runs import RedisDeadRuns
 from services.worker.claims import Claims
@@ -42,6 +43,7 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
     """Builds the parts, runs them, and drains when asked to stop."""
     connection = Connection.of(app.kafka, app.instance, PATIENCE_S)
     async with AsyncExitStack() as stack:
+        tracer = stack.enter_context(tracing(app.service, app.instance))
         producer = AioKafkaProducer(connection)
         await producer.start()
         stack.push_async_callback(producer.stop)
@@ -56,7 +58,7 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
         blobs = FolderBlobStore(app.plane.blob_folder)
         stack.callback(blobs.close)
         claims = Claims(RedisClaimStore(redis, app.instance))
-        around = Surroundings(producer, app.clock, Outputs(blobs), claims)
+        around = Surroundings(producer, app.clock, Outputs(blobs), claims, tracer=tracer)
         ended = EndedRuns()
         members: list[Member] = []
         name = Name(app.instance, app.settings.host)

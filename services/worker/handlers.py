@@ -21,6 +21,7 @@ from services.chassis.kafka.dead_letters import dead_letter
 from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.types import Producer, Record
 from services.chassis.logging import log, reason
+from services.chassis.tracing import Tracer
 from services.worker.circuit import Circuit
 from services.worker.claims import Claims
 from services.worker.domain import reports
@@ -42,6 +43,7 @@ from services.worker.domain.retry_budget import RetryBudget
 from services.worker.engine_life import EngineLife
 from services.worker.patience import stopped
 from services.worker.solitude import Solitude
+from services.worker.spans import spans
 from services.worker.telemetry import Telemetry
 
 GRACE_S = 0.1
@@ -125,6 +127,7 @@ class Surroundings:
     claims: Claims
     monotonic: Callable[[], float] = time.monotonic
     solitude: Solitude = field(default_factory=Solitude)
+    tracer: Tracer | None = None
 
 
 class TaskHandler:
@@ -209,6 +212,8 @@ class TaskHandler:
         await self._around.claims.finish([self._done(report.attempt) for report in found])
         for report in found:
             self._telemetry.ended(report.attempt.task, report.event, report.took)
+            if self._around.tracer is not None:
+                self._around.tracer.record(spans(report.attempt.task, report.event, report.took))
 
     def drop(self, attempt: Attempt, outcome: Literal["dropped", "repeated"]) -> None:
         """Nothing is said of it: its run is over, or it was done before."""

@@ -30,6 +30,8 @@ class Publish:
     finished: RunFinished
     deadline_at: LogTime | None
     """The run's, by which workers know which life of its id is over; None for a rejected run, which had no tasks."""
+    run: Run
+    """As it was when that came."""
 
 
 @dataclass(frozen=True, slots=True)

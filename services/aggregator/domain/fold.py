@@ -141,7 +141,7 @@ def _on_run_finished(partition: Partition, event: RunFinished, run: Run, now: in
         finished=partition.finished.remember(run.run_id, run.started.body_digest, now),
     )
     deadline_at = run.started.deadline_at if isinstance(run.started, RunStarted) else None
-    return _prune(partition), (Publish(event, deadline_at),)
+    return _prune(partition), (Publish(event, deadline_at, run),)
 
 
 def _on_closing(partition: Partition, run: Run, outcome: Outcome, now: int) -> Folded:
