@@ -12,6 +12,8 @@ MAX_MARKS = 120
 """Two minutes of a partition that is appended to in every second."""
 MAX_GAP_MS = 3_000
 """Between two looks. A stamp told from a longer gap could be as wrong as that."""
+LEAST_SPAN_MS = 1_000
+"""Of a rate. What one look more would double is no rate yet."""
 
 
 @dataclass(slots=True)
@@ -58,6 +60,20 @@ class Arrivals:
             estimate = self._estimate(offset)
             self._stamp = None if estimate is None else _Stamp(offset, estimate)
         return None if self._stamp is None else self._stamp.at_ms
+
+    def per_s(self, window_ms: int) -> float | None:
+        """Records appended a second, up to the last look; None before the partition was looked at for a second.
+
+        Over the window, or as much of it as was looked at. If nobody looked when it began, over all the time since
+        somebody did: what came meanwhile must not count as if it had come just now.
+        """
+        if not self._marks:
+            return None
+        newest = self._marks[-1]
+        start_ms = newest.last_ms - window_ms
+        base = self._marks[max(0, bisect_right(self._marks, start_ms, key=lambda mark: mark.first_ms) - 1)]
+        span_ms = newest.last_ms - min(max(start_ms, base.first_ms), base.last_ms)
+        return None if span_ms < LEAST_SPAN_MS else 1_000 * (newest.end - base.end) / span_ms
 
     def _estimate(self, offset: int) -> float | None:
         """Records that came between two looks are taken to have come evenly."""

@@ -1,0 +1,91 @@
+"""The analyzer: from what is seen of a queue to seconds of work: messages of two classes do not compare."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from schemas.base import Priority
+from services.autoscaler.domain.observation import FleetSeen, LaneSeen, Observation
+
+
+class Work(NamedTuple):
+    """Of a lane, or of a whole queue."""
+
+    arriving: float
+    """λ·S: seconds of work that come each second, which is how many slots they keep busy."""
+    outstanding_s: float
+    """Seconds of work that are not done yet."""
+
+
+class Demand(NamedTuple):
+    """What a queue asks for, every measure known."""
+
+    lanes: Mapping[Priority, Work]
+    service_s: float
+    fleet: FleetSeen
+
+    @property
+    def total(self) -> Work:
+        """All lanes together."""
+        works = self.lanes.values()
+        return Work(sum(work.arriving for work in works), sum(work.outstanding_s for work in works))
+
+    def lag_s(self, slots: int) -> float | None:
+        """How long what is outstanding takes the workers there are, starting ones counted; None: there are none."""
+        capacity = self.fleet.coming_or_here * slots
+        outstanding_s = self.total.outstanding_s
+        if not outstanding_s:
+            return 0.0
+        return outstanding_s / capacity if capacity else None
+
+
+class Missing(NamedTuple):
+    """Measures without which nothing new is decided."""
+
+    measures: tuple[str, ...]
+    some_wait: bool
+    """Tasks are known to wait, in whatever lane: one worker is right, however little else is known."""
+
+
+Analysis = Demand | Missing
+
+
+def analyze(seen: Observation, usual_service_s: float | None = None) -> Analysis:
+    """`usual_service_s`: what a task last took, for when no worker is there to tell."""
+    service_s = _known(seen.service_s)
+    service_s = _known(usual_service_s) if service_s is None else service_s
+    missing = [*_missing_lanes(seen), *([] if seen.fleet else ["the fleet"])]
+    if service_s is None and not missing and not _has_work(seen):
+        service_s = 0.0  # of no task at all
+    if missing or service_s is None or seen.fleet is None:
+        return Missing((*missing, *(["the service time"] if service_s is None else [])), _some_wait(seen))
+    return Demand(
+        {lane: _work(lane_seen, service_s) for lane, lane_seen in seen.lanes.items()}, service_s, seen.fleet
+    )
+
+
+def _missing_lanes(seen: Observation) -> list[str]:
+    lags = [f"the lag of {lane.value}" for lane, found in seen.lanes.items() if _known(found.outstanding) is None]
+    rates = [
+        f"the rate of {lane.value}" for lane, found in seen.lanes.items() if _known(found.arrivals_per_s) is None
+    ]
+    return lags + rates
+
+
+def _known(measure: float | None) -> float | None:
+    """Kafka says -1, and a division NaN, where nothing is known."""
+    return measure if measure is not None and math.isfinite(measure) and measure >= 0 else None
+
+
+def _has_work(seen: Observation) -> bool:
+    return any(lane.outstanding or lane.arrivals_per_s for lane in seen.lanes.values())
+
+
+def _some_wait(seen: Observation) -> bool:
+    return any(_known(lane.outstanding) for lane in seen.lanes.values())
+
+
+def _work(lane: LaneSeen, service_s: float) -> Work:
+    assert lane.arrivals_per_s is not None
+    assert lane.outstanding is not None
+    return Work(lane.arrivals_per_s * service_s, lane.outstanding * service_s)

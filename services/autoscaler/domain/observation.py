@@ -1,0 +1,40 @@
+"""What is seen of one queue at one moment. What is not known is None, which is never 0."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from schemas.base import Priority
+
+
+class LaneSeen(NamedTuple):
+    """One lane."""
+
+    arrivals_per_s: float | None
+    outstanding: int | None
+    """Tasks appended and not committed yet, those in flight included."""
+
+
+class FleetSeen(NamedTuple):
+    """The queue's workers by state, and how many of their slots are busy."""
+
+    warm: int = 0
+    starting: int = 0
+    asleep: int = 0
+    draining: int = 0
+    busy: int = 0
+    is_stable: bool = True
+    """The group's members have their partitions: nobody is joining or leaving."""
+
+    @property
+    def coming_or_here(self) -> int:
+        """Workers that run tasks, or soon will."""
+        return self.warm + self.starting
+
+
+class Observation(NamedTuple):
+    """One queue."""
+
+    lanes: Mapping[Priority, LaneSeen]
+    service_s: float | None = None
+    """The mean time of a task on the engine, as the workers tell it: nobody does while there is none."""
+    fleet: FleetSeen | None = None
