@@ -24,6 +24,7 @@ from headway.cli.commands import (
     run_,
     serve,
     submit,
+    top,
     topics,
     up,
 )
@@ -55,7 +56,7 @@ def main(
     """The event-driven inference plane for compound AI: one answer, many models, bursts."""
 
 
-for module in (demo, up, serve, submit, run_, lag, topics, dlq, config, pipelines, models, doctor, init):
+for module in (demo, up, serve, submit, run_, top, lag, topics, dlq, config, pipelines, models, doctor, init):
     app.add_typer(module.app)
 
 

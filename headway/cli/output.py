@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from rich.console import Console
 
-UNKNOWN = "?"
+UNKNOWN = "–"
 """Shown for a figure that cannot be read: never 0."""
 PIPE_WIDTH = 400
 """Columns when stdout is no terminal: nothing is wrapped or cut for a screen that is not there."""

@@ -11,7 +11,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from httpx import AsyncClient
 
+from headway.cli.picture import picture
+from headway.cli.scrapes import scrape
+from headway.cli.window import Window
+from headway.client import HeadwayClient
 from schemas import ids
 from tests.e2e.planes import CONFIG, RunningPlane
 
@@ -132,6 +137,26 @@ async def test_lag_is_known_for_every_lane_of_a_working_plane(headway: Cli) -> N
     assert all(row["replicas"] == 1 for row in rows)
     assert all(None not in (row["tasks_behind"], row["seconds_behind"], row["busy_slots"]) for row in rows)
     assert {row["slots"] for row in rows if row["model_class"] == "quick"} == {64}
+
+
+async def test_top_tells_what_ran_between_two_looks(headway: Cli, plane: RunningPlane) -> None:
+    window, runs = Window(60.0), 7
+    async with AsyncClient() as http, HeadwayClient(plane.endpoints.kafka) as client, asyncio.timeout(TIMEOUT_S):
+        window.add(await scrape(http, plane.endpoints.metrics))
+        await asyncio.gather(*(client.run("embed", {"texts": ["a"]}) for _ in range(runs)))
+        counted = 0.0
+        while counted < runs:  # the aggregator counts a run when its outcome is in the log
+            seen = picture(window.add(await scrape(http, plane.endpoints.metrics)))
+            embed = next((row for row in seen.pipelines if row.pipeline == "embed"), None)
+            counted = round(embed.runs_per_second * seen.window_s, 6) if embed and embed.runs_per_second else 0.0
+    assert embed is not None
+    assert (counted, embed.partial_share, embed.failed_share, seen.silent) == (runs, 0.0, 0.0, ())
+    assert embed.p50_ms is not None
+    assert embed.p50_ms > 0
+    shown = (await headway("top", "--once", "--every", "0.1", "--json")).json
+    assert {(row["model_class"], row["replicas"]["warm"]) for row in shown["lanes"]} == {("quick", 1), ("llm", 1)}
+    assert all(None not in (row["tasks_behind"], row["seconds_behind"], row["slots"]) for row in shown["lanes"])
+    assert (shown["asleep"], shown["silent"]) == ([], [])
 
 
 async def test_topics_are_as_they_should_be(headway: Cli) -> None:

@@ -33,7 +33,7 @@ def lag(
     """Show how far behind each model class and lane is.
 
     In tasks; in seconds since the oldest of them was appended; and in seconds of work for the slots there are. What
-    cannot be read is `?` (null in JSON), never 0.
+    cannot be read is `–` (null in JSON), never 0.
     """
     broker = reach(home)
     if watch:

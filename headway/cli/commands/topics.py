@@ -40,7 +40,7 @@ class TopicRow:
 
 @app.command("list", epilog=example("headway topics list"))
 def list_(home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
-    """Every topic in the order of a request; `?` where the broker has none: `headway topics apply` makes it."""
+    """Every topic in the order of a request; `–` where the broker has none: `headway topics apply` makes it."""
     print_rows(complete(_rows(reach(home))), as_json=as_json, empty="no topics")
 
 

@@ -51,7 +51,7 @@ def test_the_help_of_every_command_has_an_example_of_it(
 
 def test_the_commands_are_the_documented_ones() -> None:
     assert {" ".join(command) for command in all_commands()} == {
-        "up", "demo", "serve", "worker", "submit", "lag", "doctor", "init",
+        "up", "demo", "serve", "worker", "submit", "top", "lag", "doctor", "init",
         "run show", "run watch", "run cancel",
         "topics list", "topics apply", "topics describe", "dlq list", "dlq show", "dlq replay", "dlq drop",
         "config validate", "config diff", "config apply", "config history", "config rollback",

@@ -33,7 +33,7 @@ def test_unknown_is_never_zero(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows([Row("llm", None), Row("embedding", 0)], as_json=False, empty="")
     header, llm, embedding = capsys.readouterr().out.splitlines()
     assert header.split() == ["name", "tasks", "behind"]
-    assert llm.split() == ["llm", "?"]
+    assert llm.split() == ["llm", "–"]
     assert embedding.split() == ["embedding", "0"]
 
 

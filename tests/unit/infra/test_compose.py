@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headway.cli.commands.top import PAGES
 from headway.plane.kafka import broker_settings
 from schemas.topics import all_topics
 from services.aggregator.settings import AggregatorSettings
@@ -166,6 +167,7 @@ def test_a_service_that_can_be_multiplied_has_no_name_and_no_port_of_its_own() -
 def test_a_variable_of_ours_is_a_setting(name: str) -> None:
     known: list[type[Settings]] = [KafkaSettings, RedisSettings, HostSettings]
     settings = {f"{kind.model_config['env_prefix']}{field}".upper() for kind in known for field in kind.model_fields}
+    settings.add(PAGES)
     variables = PLANES["secure"]["services"][name]["environment"]
     assert {variable.removesuffix("_FILE") for variable in variables} <= settings
 
