@@ -32,7 +32,7 @@ class OtlpTracer:
     """Hands spans to the SDK as over: it makes its own of what happens now, but ours are told from the log, later."""
 
     def __init__(self, service: str, instance: str) -> None:
-        """Raises ValueError for OTEL_BSP_* that contradict each other."""
+        """Raises ValueError for variables that are no numbers, or contradict each other."""
         self._resource = Resource.create(
             {
                 "service.namespace": "headway",

@@ -119,13 +119,13 @@ def tracing(service: str, instance: str) -> Iterator[Tracer | None]:
         yield None
         return
     try:
-        from services.chassis.otlp import OtlpTracer  # few processes need it, and it takes 0.2 s
+        from services.chassis.otlp import OtlpTracer  # it takes 0.2 s, and most planes need none of it
     except ModuleNotFoundError as error:
         raise SettingsError(f"{_named()}: traces need more packages: pip install 'headway[tracing]'") from error
     try:
         tracer = OtlpTracer(service, instance)
     except ValueError as error:
-        raise SettingsError(f"OTEL_BSP_…: {error}") from error
+        raise SettingsError(f"OTEL_…: {error}") from error
     try:
         yield tracer
     finally:
