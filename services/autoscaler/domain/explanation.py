@@ -1,0 +1,49 @@
+"""Why that many workers: each term of a decision in words, as `headway scale explain CLASS` prints them."""
+
+from typing import NamedTuple
+
+from services.autoscaler.domain.policy import BUSY_SHARE, Decision
+
+
+class Line(NamedTuple):
+    """One term."""
+
+    term: str
+    value: str
+    how: str = ""
+
+
+def explain(decision: Decision) -> list[Line]:
+    """From the load to the decision, in the order in which it was made."""
+    terms, rules = decision.terms, decision.rules
+    lines = [
+        Line("arriving", f"{terms.arriving:.2f} slots", "λ·S: seconds of work that come each second"),
+        Line("draining", f"{terms.draining:.2f} slots", f"outstanding·S over {rules.target_drain_s:g} s"),
+        Line("lag", "no worker" if terms.lag_s is None else f"{terms.lag_s:.1f} s", "outstanding·S / capacity"),
+        Line("by load", str(terms.by_load), f"⌈(arriving + draining) / ({rules.slots} slots · {BUSY_SHARE:g})⌉"),
+        Line("in flight", str(terms.in_flight), "workers that running tasks need"),
+        Line("steadied", str(decision.steadied.replicas), _steadied(decision)),
+    ]
+    lines += [Line("floor", str(floor.replicas), floor.why) for floor in decision.floors]
+    lines.append(Line("ceiling", str(rules.ceiling), "max_replicas, and the partitions of a lane"))
+    lines.append(Line("replicas", str(decision.replicas), _because(decision)))
+    lines.append(Line("asleep", str(decision.asleep), f"tier {rules.tier} keeps {rules.kept}"))
+    return lines
+
+
+def _steadied(decision: Decision) -> str:
+    most = decision.steadied.wishes[0].replicas
+    return f"at most {most} wished for in {decision.rules.cooldown_s:g} s; down once in that time"
+
+
+def _because(decision: Decision) -> str:
+    """What decided."""
+    if decision.missing:
+        return f"held: {', '.join(decision.missing)} cannot be read"
+    highest = max(decision.floors, key=lambda floor: floor.replicas)
+    wanted = max(decision.steadied.replicas, highest.replicas)
+    if wanted > decision.rules.ceiling:
+        return "the ceiling"
+    if highest.replicas > decision.steadied.replicas:
+        return highest.why
+    return "the load" if decision.terms.wish == decision.steadied.replicas else "the stabilisation window"

@@ -1,0 +1,49 @@
+"""Up at once, down slowly: the stabilisation window.
+
+A wish for more is followed at once. Less is granted once a window at most, and only when everything wished for in the
+window was less; then down to the most that was wished for in its later half. Kubernetes' autoscaler follows the
+window's maximum as it sinks: a load that falls in a minute takes nine steps from ten to one. The later half has
+settled, so one step does.
+"""
+
+from typing import NamedTuple
+
+
+class Wish(NamedTuple):
+    """How many workers the load asked for at a time."""
+
+    at_s: float
+    replicas: int
+
+
+class Steadied(NamedTuple):
+    """A number of workers, and why it is not less yet."""
+
+    replicas: int
+    changed_at_s: float
+    wishes: tuple[Wish, ...]
+    """Of the last window: those that a later one has not exceeded, so the first is the most."""
+
+
+def begin(replicas: int, now_s: float) -> Steadied:
+    """What is there when nobody knows yet what was wished for: it stays for a window."""
+    return Steadied(replicas, now_s, (Wish(now_s, replicas),))
+
+
+def steadied(before: Steadied, wish: int, now_s: float, window_s: float, *, may_lower: bool = True) -> Steadied:
+    """One look later."""
+    wishes = _remembered(before.wishes, Wish(now_s, wish), now_s - window_s)
+    if wish > before.replicas:
+        return Steadied(wish, now_s, wishes)
+    if may_lower and now_s - before.changed_at_s >= window_s and wishes[0].replicas < before.replicas:
+        return Steadied(_most_since(wishes, now_s - window_s / 2), now_s, wishes)
+    return before._replace(wishes=wishes)
+
+
+def _remembered(wishes: tuple[Wish, ...], newest: Wish, since_s: float) -> tuple[Wish, ...]:
+    kept = [wish for wish in wishes if wish.at_s > since_s and wish.replicas > newest.replicas]
+    return (*kept, newest)
+
+
+def _most_since(wishes: tuple[Wish, ...], since_s: float) -> int:
+    return max(wish.replicas for wish in wishes if wish.at_s > since_s)
