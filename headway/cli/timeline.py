@@ -84,6 +84,15 @@ class StepTimeline:
 
 
 @dataclass(frozen=True, slots=True)
+class Charge:
+    """What all attempts of one step cost; the model class is that of the last one."""
+
+    step: str
+    model_class: str
+    cost_usd: float
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """A run as its log tells it. `total_ms` of an unfinished run is the age of its newest event."""
 
@@ -100,6 +109,9 @@ class Timeline:
     error: ErrorDetail | None = None
     cancelled_by: str | None = None
     response: InferenceResponse | None = None
+    opened_ms: float = 0.0
+    """When its admission stood in the log."""
+    charges: tuple[Charge, ...] = ()
 
 
 def timeline(events: Iterable[tuple[int, Event]]) -> Timeline | None:
@@ -116,6 +128,7 @@ def timeline(events: Iterable[tuple[int, Event]]) -> Timeline | None:
     steps = _steps(opening, log, response) if isinstance(opening, RunStarted) else ()
     path = response.timing.critical_path if response else _critical_path(opening, steps)
     cancelled = next((event for _, event in log if isinstance(event, RunCancelled)), None)
+    charges = _charges(steps, response)
     return Timeline(
         run_id=opening.run_id,
         request_id=opening.request_id,
@@ -126,10 +139,12 @@ def timeline(events: Iterable[tuple[int, Event]]) -> Timeline | None:
         total_ms=response.timing.total_ms if response else log[-1][0] - opening.request.log_time,
         steps=tuple(replace(step, critical=step.step in path) for step in steps),
         critical_path=path,
-        cost_usd=response.usage.cost_usd if response else sum(a.cost_usd for step in steps for a in step.attempts),
+        cost_usd=response.usage.cost_usd if response else sum(charge.cost_usd for charge in charges),
         error=response.error if response else getattr(opening, "error", None),
         cancelled_by=cancelled.cancelled_by if cancelled else None,
         response=response,
+        opened_ms=next(stamp for stamp, event in log if event is opening) - opening.request.log_time,
+        charges=charges,
     )
 
 
@@ -140,6 +155,15 @@ def _until_finished(events: Iterable[tuple[int, Event]]) -> list[tuple[int, Even
         if isinstance(event, RunFinished):
             break
     return log
+
+
+def _charges(steps: Sequence[StepTimeline], response: InferenceResponse | None) -> tuple[Charge, ...]:
+    """As the outcome has it: what came after the decision is not paid for. Until then, as the attempts tell."""
+    if response is not None:
+        paid = response.usage.by_step.items()
+        return tuple(Charge(step, cost.model_class or "", cost.cost_usd) for step, cost in paid)
+    costs = ((step, sum(attempt.cost_usd for attempt in step.attempts)) for step in steps if step.attempts)
+    return tuple(Charge(step.step, step.model_class or "", cost) for step, cost in costs if step.model_class)
 
 
 def _steps(

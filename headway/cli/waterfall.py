@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from math import ceil
 from typing import TYPE_CHECKING
 
-from headway.cli.output import dollars, duration, line, safe
+from headway.cli.accounts import cost_by, stretches
+from headway.cli.output import UNKNOWN, dollars, duration, line, safe
 from headway.cli.timeline import StepTimeline, Timeline
 from schemas.base import StepStatus
 from schemas.responses import Timing
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 WIDTH = 40
 COORDINATION, COLD, QUEUE, SERVICE, FAILED = "·", "▒", "░", "█", "×"
+SHOWN_MS = 0.05
 LEGEND = (
     f"{COORDINATION} coordination  {COLD} cold  {QUEUE} queue  {SERVICE} service  {FAILED} failed  * critical path"
 )
@@ -40,7 +42,10 @@ def waterfall(run: Timeline) -> "Iterator[RenderableType]":
     if run.steps:
         yield _rows(run)
         yield Text(LEGEND, style="dim")
-    yield from map(Text, [*_problems(run), *_totals(run)])
+    yield from map(Text, _problems(run))
+    yield from _critical(run)
+    if run.response is not None or run.steps:
+        yield Text(_cost(run))
 
 
 def _rows(run: Timeline) -> "Table":
@@ -50,8 +55,9 @@ def _rows(run: Timeline) -> "Table":
     rows = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("", "step", "by", f"0 {'─' * (WIDTH - 4)} {duration(run.total_ms)}", "status"):
         rows.add_column(heading)
-    for heading in ("attempts", "cold", "queue", "service"):
+    for heading in ("attempts", "cold", "queue", "service", "cost"):
         rows.add_column(heading, justify="right")
+    costs = cost_by(run, lambda charge: charge.step)
     for step in run.steps:
         rows.add_row(
             "*" if step.critical else " ",
@@ -60,6 +66,7 @@ def _rows(run: Timeline) -> "Table":
             bar(step, run.total_ms),
             Text(step.status, style=STYLES.get(step.status, "dim")),
             *_figures(step),
+            dollars(costs[step.step]) if step.step in costs else "",
         )
     return rows
 
@@ -115,13 +122,39 @@ def _problems(run: Timeline) -> Iterator[str]:
         yield f"cancelled by {line(run.cancelled_by)}"
 
 
-def _totals(run: Timeline) -> Iterator[str]:
-    if run.critical_path:
-        yield f"critical path: {path(run.critical_path)}"
+def _critical(run: Timeline) -> "Iterator[RenderableType]":
+    """The critical path, piece by piece: its last row is what the response says, which the others sum to."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if not run.critical_path:
+        return
+    yield Text(f"critical path: {path(run.critical_path)}")
+    rows = Table(box=None, pad_edge=False, header_style="dim")
+    rows.add_column("")
+    for heading in ("queue", "cold", "service", "coordination"):
+        rows.add_column(heading, justify="right")
+    for stretch in stretches(run):
+        parts = (stretch.queue_ms, stretch.cold_ms, stretch.service_ms, stretch.coordination_ms)
+        rows.add_row(Text(safe(stretch.of)), *map(_part, parts))
     if run.response is not None:
-        yield f"{components(run.response.timing)}, cost {dollars(run.cost_usd)}"
-    elif run.steps:
-        yield f"cost so far {dollars(run.cost_usd)}"
+        timing = run.response.timing
+        sums = (timing.queue_ms, timing.cold_ms, timing.service_ms, timing.coordination_ms)
+        rows.add_row(*(Text(text, style="bold") for text in (duration(timing.total_ms), *map(duration, sums))))
+    yield rows
+
+
+def _part(milliseconds: float | None) -> str:
+    """Blank where there was nothing; log times are whole milliseconds, so that a part may be less than nothing."""
+    if milliseconds is None:
+        return UNKNOWN
+    return duration(milliseconds) if milliseconds >= SHOWN_MS else ""
+
+
+def _cost(run: Timeline) -> str:
+    by_class = cost_by(run, lambda charge: charge.model_class)
+    classes = " · ".join(f"{safe(name)} {dollars(cost)}" for name, cost in by_class.items())
+    return f"cost {'' if run.response else 'so far '}{dollars(run.cost_usd)}" + (f": {classes}" if classes else "")
 
 
 def components(timing: Timing) -> str:

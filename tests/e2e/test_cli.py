@@ -91,6 +91,10 @@ async def test_a_run_is_shown_by_its_request_with_where_its_time_went(headway: C
     assert steps["phrase"]["enabled_ms"] >= steps["retrieve"]["ended_ms"]
     assert shown["critical_path"] == ["embed", "retrieve", "phrase", "ground"]
     assert [step for step, found in steps.items() if found["critical"]] == shown["critical_path"]
+    told, pieces = shown["response"], shown["stretches"]
+    for part in ("queue_ms", "cold_ms", "service_ms", "coordination_ms"):
+        assert sum(piece[part] for piece in pieces) == pytest.approx(told["timing"][part], abs=0.01)
+    assert sum(shown["cost_by_step"].values()) == pytest.approx(told["usage"]["cost_usd"])
     drawn = await headway("run", "show", shown["run_id"])
     assert "█" in drawn.out
     assert "critical path: embed → retrieve → phrase → ground" in drawn.out

@@ -24,7 +24,7 @@ Tenant = Annotated[str, typer.Option(help="Whose request id it is.")]
 
 @app.command(epilog=example("headway run show 0f9f3a6e-1c7f-5a0e-9d57-0c5f0e6b8a11"))
 def show(name: RunOrRequest, tenant: Tenant = "default", home: Home = DEFAULT_HOME, as_json: AsJson = False) -> None:
-    """Draw the run's waterfall: each step's cold, queue and service time, the critical path, the cost."""
+    """Draw the run's waterfall, the parts of its critical path, and its cost by step and model class."""
     run = complete(_show(reach(home), name, tenant))
     if as_json:
         print_json(to_json(run))
@@ -111,9 +111,16 @@ def draw(run: Timeline) -> None:
 
 
 def to_json(run: Timeline) -> dict[str, object]:
-    """The timeline as plain values, its sums per step included."""
+    """The timeline as plain values, with its sums per step, the parts of its critical path, and its cost."""
+    from headway.cli.accounts import cost_by, stretches
+
     steps = [
         asdict(step) | {"cold_ms": step.cold_ms, "queue_ms": step.queue_ms, "service_ms": step.service_ms}
         for step in run.steps
     ]
-    return asdict(run) | {"steps": steps}
+    return asdict(run) | {
+        "steps": steps,
+        "stretches": [asdict(stretch) for stretch in stretches(run)],
+        "cost_by_step": cost_by(run, lambda charge: charge.step),
+        "cost_by_class": cost_by(run, lambda charge: charge.model_class),
+    }

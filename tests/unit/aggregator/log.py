@@ -82,10 +82,12 @@ class Log:
         self.partition = Partition.empty(window_ms)
         self.now = T0
         self.decisions: list[Decision] = []
+        self.records: list[tuple[int, Event]] = []
 
     def append(self, event: Event, after_ms: int = 1) -> tuple[Decision, ...]:
         """Folds one more record, `after_ms` later than the last; returns what it decided."""
         self.now += after_ms
+        self.records.append((self.now, event))
         self.partition, decided = fold(self.partition, LogRecord(self.now, event))
         self.decisions.extend(decided)
         return decided
