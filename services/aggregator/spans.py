@@ -15,8 +15,10 @@ UNKNOWN = "unknown"
 
 
 def spans(run: Run, finished: RunFinished, finished_at: LogTime) -> Iterator[Span]:
-    """`finished_at` is the stamp of `run-finished`, with which the response is published."""
+    """None for a run that is not sampled. `finished_at` stamps `run-finished`: the response goes out then."""
     trace, decided_at = Trace.of(run.started), run.outcome.decided_at if run.outcome else finished_at
+    if not trace.sampled:
+        return
     yield _run(trace, run, finished, finished_at)
     for step_id, state in run.steps.items():
         if state.attempt:

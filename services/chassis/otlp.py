@@ -49,11 +49,10 @@ class OtlpTracer:
         return self._sampler.should_sample(None, number, RUN).decision is Decision.RECORD_AND_SAMPLE
 
     def record(self, spans: Iterable[Span]) -> None:
-        """Queues those of sampled runs. They may be made while this asks for them: no run fails for its trace."""
+        """Queues them. They may be made while this asks for them: no run fails for its trace."""
         try:
             for span in spans:
-                if span.trace.sampled:
-                    self._processor.on_end(self._over(span))
+                self._processor.on_end(self._over(span))
         except Exception as error:
             log.error("spans_not_made", exc_info=error)
 

@@ -45,7 +45,7 @@ class Trace:
     caller: int | None
     """The client's span, within which it asked; None when the run's own is the first."""
     sampled: bool
-    """Whether its spans are told: decided once, at admission or by the client."""
+    """Whether its spans are made: decided once, at admission or by the client."""
 
     @classmethod
     def of(cls, message: RunMessage) -> "Trace":

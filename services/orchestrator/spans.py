@@ -19,11 +19,16 @@ def traced(opening: Opening, tracer: Tracer) -> Opening:
 
 
 def admission(opening: RunStarted | RunRejected, now: LogTime) -> Iterator[Span]:
-    """From the request's record to what it became. A request that was sent twice is admitted twice."""
-    request = opening.request
+    """From the request's record to what it became; none for a run that is not sampled.
+
+    A request that was sent twice is admitted twice.
+    """
+    trace, request = Trace.of(opening), opening.request
+    if not trace.sampled:
+        return
     yield Span(
         "admission",
-        Trace.of(opening),
+        trace,
         f"admission/{request.topic}/{request.partition}/{request.offset}",
         RUN,
         request.log_time,

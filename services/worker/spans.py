@@ -9,8 +9,13 @@ from services.worker.domain.reports import Effort
 
 
 def spans(task: InferenceTask, event: StepCompleted | StepFailed, took: Effort) -> Iterator[Span]:
-    """Within the step's, of which the aggregator tells. The wait begins with the task's record."""
+    """Within the step's, of which the aggregator tells; none for a run that is not sampled.
+
+    The wait begins with the task's record.
+    """
     trace, name, attempt = Trace.of(task), task.model_class, f"{task.step}#{task.attempt}"
+    if not trace.sampled:
+        return
     step, queue = step_span(task.step), f"queue/{attempt}"
     began, about = took.task_at + took.queue_ms, _about(task)
     error = event.error.code if isinstance(event, StepFailed) else None
