@@ -1,0 +1,107 @@
+"""What the runs that are open will still call: told by their graphs, as soon as they have started.
+
+Every event of a run is a fact here, however often it comes: the log repeats itself after a crash.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from schemas.base import RunStatus
+from schemas.events import Event, RunFinished, RunStarted, StepCompleted, StepFailed, StepSkipped
+from schemas.graphs import Graph, Step, StepKind
+from services.autoscaler.domain.branches import Branches
+
+TELLING = (RunStatus.SUCCEEDED, RunStatus.PARTIAL, RunStatus.BLOCKED)
+"""Runs that went where their graph led them. A cancelled one says nothing about the steps it did not reach."""
+GRACE_MS = 60_000
+"""After a run's deadline, when its end was not seen."""
+
+
+class Need(NamedTuple):
+    """Of one model class."""
+
+    probability: float
+    """That at least one open run will call it."""
+    calls: float
+    """How many calls are expected."""
+
+
+class _Run(NamedTuple):
+    pipeline: str
+    deadline_ms: float
+    undecided: dict[str, Step]
+    """Its model steps that have neither run nor been skipped."""
+
+
+class OpenRuns:
+    """All of them, and what their ends teach."""
+
+    def __init__(self, branches: Branches) -> None:
+        self._branches = branches
+        self._runs: dict[str, _Run] = {}
+        self._undecided: Counter[tuple[str, str]] = Counter()
+        self._steps: dict[tuple[str, str], Step] = {}
+
+    def on_event(self, event: Event) -> None:
+        """Takes what happened to a run."""
+        if isinstance(event, RunStarted):
+            self.start(event.run_id, event.graph, event.deadline_at)
+        elif isinstance(event, StepCompleted | StepFailed):
+            self.decide(event.run_id, event.step, taken=True)
+        elif isinstance(event, StepSkipped):
+            self.decide(event.run_id, event.step, taken=False)
+        elif isinstance(event, RunFinished):
+            self.end(event.run_id, teaches=event.response.status in TELLING)
+
+    def start(self, run_id: str, graph: Graph, deadline_ms: float) -> None:
+        """A run has started; again, if it is open already, which changes nothing."""
+        if run_id in self._runs:
+            return
+        steps = {step.id: step for step in graph.steps if _is_a_call(step)}
+        self._runs[run_id] = _Run(graph.pipeline, deadline_ms, steps)
+        for step in steps.values():
+            self._undecided[graph.pipeline, step.id] += 1
+            self._steps[graph.pipeline, step.id] = step
+
+    def decide(self, run_id: str, name: str, *, taken: bool) -> None:
+        """A step of a run was called, or will not be."""
+        run = self._runs.get(run_id)
+        if run is not None and run.undecided.pop(name, None) is not None:
+            self._branches.learn(run.pipeline, name, taken=taken)
+            self._one_less(run.pipeline, name)
+
+    def end(self, run_id: str, *, teaches: bool) -> None:
+        """A run is over. `teaches`: the steps that it has not reached are steps that it did not take."""
+        run = self._runs.pop(run_id, None)
+        for name in run.undecided if run else ():
+            assert run is not None
+            if teaches:
+                self._branches.learn(run.pipeline, name, taken=False)
+            self._one_less(run.pipeline, name)
+
+    def forget_overdue(self, now_ms: float) -> None:
+        """Runs whose end was not seen, a minute after their deadline."""
+        for run_id in [run_id for run_id, run in self._runs.items() if run.deadline_ms + GRACE_MS < now_ms]:
+            self.end(run_id, teaches=False)
+
+    def needs(self) -> Mapping[str, Need]:
+        """By model class; no class that nothing open may call."""
+        never: defaultdict[str, float] = defaultdict(lambda: 1.0)
+        calls: defaultdict[str, float] = defaultdict(float)
+        for (pipeline, name), runs in self._undecided.items():
+            step = self._steps[pipeline, name]
+            share, model_class = self._branches.share(pipeline, step), str(step.chain[0].model_class)
+            never[model_class] *= math.pow(1.0 - share, runs)
+            calls[model_class] += share * runs
+        return {model_class: Need(1.0 - none, calls[model_class]) for model_class, none in never.items()}
+
+    def _one_less(self, pipeline: str, name: str) -> None:
+        self._undecided[pipeline, name] -= 1
+        if not self._undecided[pipeline, name]:
+            del self._undecided[pipeline, name], self._steps[pipeline, name]
+
+
+def _is_a_call(step: Step) -> bool:
+    return step.kind is StepKind.MODEL and bool(step.chain) and step.chain[0].model_class is not None
