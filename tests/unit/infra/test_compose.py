@@ -15,8 +15,8 @@ from services.host.settings import HostSettings
 from services.orchestrator.settings import OrchestratorSettings
 from tests.unit.infra.composed import ROOT, composed, read
 
-SECURE, GPU = "infra/compose.secure.yml", "infra/compose.gpu.yml"
-PLANES = {"plain": composed(), "secure": composed(SECURE), "gpu": composed(GPU)}
+OVERLAYS = ("secure", "gpu", "tracing")
+PLANES = {"plain": composed(), **{name: composed(f"infra/compose.{name}.yml") for name in OVERLAYS}}
 ONE_SHOTS = {"setup", "access"}
 EVERY = [
     pytest.param(service, id=f"{plane}-{name}")
@@ -95,6 +95,7 @@ def test_ports_are_open_to_this_machine_alone_and_only_where_people_look(plane: 
         "kafka": ["127.0.0.1:9092:9092"],
         "prometheus": ["127.0.0.1:9090:9090"],
         "grafana": ["127.0.0.1:3000:3000"],
+        **({"jaeger": ["127.0.0.1:16686:16686"]} if plane == "tracing" else {}),
     }
     assert {service.get("network_mode") for service in services.values()} <= {None, "service:kafka"}
 
@@ -107,8 +108,10 @@ def test_what_is_kept_is_kept_in_named_volumes_and_the_rest_is_mounted_to_be_rea
     assert kept == set(file["volumes"])
 
 
-def test_every_file_that_is_mounted_is_there() -> None:
-    mounts = chain.from_iterable(service.get("volumes", ()) for service in PLAIN.values())
+@pytest.mark.parametrize("plane", ["plain", "tracing"])
+def test_every_file_that_is_mounted_is_there(plane: str) -> None:
+    services = PLANES[plane]["services"]
+    mounts = chain.from_iterable(service.get("volumes", ()) for service in services.values())
     for source in {mount.split(":")[0] for mount in mounts if mount.startswith("./")}:
         assert (ROOT / source).exists(), source
 
