@@ -109,7 +109,8 @@ LOOP_TOPICS = (
     Topic(USAGE, "UsageRecord", "tenant", producers=("aggregator",), consumers=("quotas", "finance")),
     Topic(
         CONFIG, "Revision | CurrentRevision", "revision", partitions=1, retention_ms=None, compacted=True,
-        log_append_time=False, producers=("cli",), consumers=("orchestrator", "worker", "autoscaler", "host"),
+        log_append_time=False, producers=("cli",),
+        consumers=("orchestrator", "worker", "aggregator", "autoscaler", "host"),
     ),
     Topic(
         FLEET, "FleetStatus", "instance", partitions=1, retention_ms=HOUR_MS,

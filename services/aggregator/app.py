@@ -3,22 +3,27 @@
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
+from schemas.config import Revision
 from schemas.fleet import FleetMessage, OpenRuns, ServiceStatus
 from schemas.metrics import OPEN_RUNS
-from schemas.topics import AGGREGATOR_GROUP, EVENTS
+from schemas.topics import AGGREGATOR_GROUP, CONFIG, EVENTS
 from services.aggregator.actions import Actions
 from services.aggregator.adapters.kafka_requests import KafkaRequestReader
 from services.aggregator.adapters.redis_stops import RedisRunStopper
 from services.aggregator.handlers import Join
 from services.aggregator.settings import AggregatorSettings
 from services.aggregator.snapshots import Snapshots
+from services.aggregator.telemetry import count_from_zero
 from services.chassis.app import App, run_service
 from services.chassis.blobs import FolderBlobStore, Outputs
+from services.chassis.config.revisions import RevisionFollower
 from services.chassis.fleet import FleetPublisher
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import PATIENCE_S, Connection
+from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.stream import Stream
 from services.chassis.kafka.types import ConsumerSettings
 from services.chassis.redis import connect
@@ -68,10 +73,26 @@ async def serve(app: App[AggregatorSettings]) -> None:
         app.component("snapshots", join.keep_snapshots())
         app.component("stops", stopper.run())
         app.component("blob sweep", blobs.sweep_forever())
+        app.component("pipelines", _expect_pipelines(app, connection))
         publisher = FleetPublisher(producer, app.clock, lambda: _statuses(app, join))
         app.component("fleet", publisher.run())
         app.component("open runs", _announce_at_once(join, publisher))
         await app.stopping.wait()
+
+
+async def _expect_pipelines(app: App[AggregatorSettings], connection: Connection) -> None:
+    """For the metrics alone: the join takes each run's graph from the log, and waits for no configuration."""
+    settings = ConsumerSettings(group=None, topics=(CONFIG,))
+    reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener))
+    await reader.start()
+    try:
+        await RevisionFollower(reader, _pipelines, frozenset[str](), partial(count_from_zero, app.metrics)).run()
+    finally:
+        await reader.stop()
+
+
+def _pipelines(revision: Revision) -> frozenset[str]:
+    return frozenset(pipeline.name for pipeline in revision.bundle.pipelines)
 
 
 async def _announce_at_once(join: Join, publisher: FleetPublisher) -> None:

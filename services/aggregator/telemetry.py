@@ -1,10 +1,13 @@
 """What the aggregator tells people of runs that are over: metrics, and one canonical line each."""
 
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import product
 from typing import NamedTuple
 
 from prometheus_client import Counter, Histogram
 
+from schemas.base import RunStatus
 from schemas.events import RunFinished
 from schemas.metrics import RESPONSES_TOTAL, RUN_COMPONENT_SECONDS, RUN_SECONDS
 from schemas.responses import Timing
@@ -36,14 +39,15 @@ class Telemetry:
             parts = tuple(components.labels(pipeline, component) for component in COMPONENTS)
             return _Series(responses.labels(pipeline, status), seconds.labels(pipeline, status), parts)
 
-        self._series = series
+        self.series = series
+        """Of a pipeline and a status, made when it is asked for."""
 
     def finished(self, finished: RunFinished) -> None:
         """A run's outcome is in the log."""
         response, timing = finished.response, finished.response.timing
         # The name in a rejected request is a client's text, and no label.
         pipeline = response.pipeline if response.pipeline_version is not None else UNKNOWN
-        series = self._series(pipeline, response.status)
+        series = self.series(pipeline, response.status)
         series.responses.inc()
         series.seconds.observe(timing.total_ms / 1_000)
         for component, milliseconds in zip(series.components, _parts(timing), strict=True):
@@ -59,6 +63,13 @@ class Telemetry:
             coordination_ms=timing.coordination_ms,
             cost_usd=finished.usage.cost_usd,
         )
+
+
+def count_from_zero(metrics: Metrics, pipelines: Iterable[str]) -> None:
+    """What runs of these may come to stands at 0 before the first: else Prometheus does not see its increase."""
+    series = Telemetry(metrics).series
+    for pipeline, status in product(pipelines, RunStatus):
+        series(pipeline, status)
 
 
 def _parts(timing: Timing) -> tuple[float, ...]:

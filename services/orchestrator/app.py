@@ -31,7 +31,7 @@ from services.orchestrator.adapters.ingress_stream import IngressStream
 from services.orchestrator.domain.door import Announcement, Door
 from services.orchestrator.gate import Gate
 from services.orchestrator.handlers import Admission, Dispatch
-from services.orchestrator.promises import exposing_promises
+from services.orchestrator.promises import count_from_zero, exposing_promises
 from services.orchestrator.settings import OrchestratorSettings
 
 FLEET_TAIL = 500
@@ -57,7 +57,7 @@ async def serve(app: App[OrchestratorSettings]) -> None:
         stack.callback(blobs.close)
         outputs = Outputs(blobs)
         fleet_log = await _reader(stack, connection, FLEET, tail=FLEET_TAIL)
-        config = ConfigFollower(await _reader(stack, connection, CONFIG))
+        config = ConfigFollower(await _reader(stack, connection, CONFIG), partial(count_from_zero, app.metrics))
         await config.start()
         stack.push_async_callback(app.end_components)  # after the streams have drained, before clients are closed
         app.readiness.add("config", config.why_not_ready)

@@ -1,10 +1,12 @@
-"""What pipelines promise their callers, as metrics: alerts judge each pipeline by its own objective."""
+"""What a configuration says of pipelines, as metrics: their names, and the objective by which alerts judge each."""
 
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import product
 
 from prometheus_client.utils import floatToGoString
 
-from schemas.metrics import SECONDS_BUCKETS, SLO_LATENCY_SECONDS, SLO_OBJECTIVE
+from schemas.base import Priority
+from schemas.metrics import REQUESTS_TOTAL, SECONDS_BUCKETS, SLO_LATENCY_SECONDS, SLO_OBJECTIVE
 from schemas.pipelines import SLO
 from services.chassis.config.live import LiveConfig
 from services.chassis.metrics import Metrics
@@ -24,6 +26,12 @@ def exposing_promises(metrics: Metrics, live: Callable[[], LiveConfig]) -> Calla
         return metrics.exposition()
 
     return exposition
+
+
+def count_from_zero(metrics: Metrics, live: LiveConfig) -> None:
+    """Requests of every pipeline stand at 0 before the first: else Prometheus does not see its increase."""
+    names = {pipeline.spec.name for pipeline in live.pipelines}
+    metrics.counter(REQUESTS_TOTAL, product(names, Priority))
 
 
 def judging_bucket(seconds: float) -> str:

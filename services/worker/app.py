@@ -5,12 +5,15 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from schemas.models import Queue
+from schemas.config import Bundle
+from schemas.models import Queue, queues
+from schemas.pipelines import PipelineSpec
 from schemas.topics import CONFIG
 from services.chassis.app import App, run_service
 from services.chassis.blobs import FolderBlobStore, Outputs
-from services.chassis.config.revisions import QueueFollower
+from services.chassis.config.revisions import RevisionFollower
 from services.chassis.fleet import FleetPublisher
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import PATIENCE_S, Connection
@@ -28,10 +31,23 @@ from services.worker.engines.registry import build_engine
 from services.worker.handlers import Surroundings
 from services.worker.member import Member, Name
 from services.worker.settings import WorkerSettings
+from services.worker.telemetry import count_from_zero
 
 STATUS_EVERY_S = 2.0
 LEAVE_S = 1.0
 """Of the time to drain: for the last commits, and to leave the groups."""
+
+
+class Configured(NamedTuple):
+    """What a worker uses of a revision."""
+
+    queues: Sequence[Queue] = ()
+    pipelines: Sequence[PipelineSpec] = ()
+
+    @classmethod
+    def of(cls, bundle: Bundle) -> "Configured":
+        """All of its queues, and who may send to them."""
+        return cls(list(queues(bundle.model_classes)), bundle.pipelines)
 
 
 def main(labels: Sequence[str], config: Path | None = None) -> int:
@@ -51,7 +67,7 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
         configured = await _configuration(app, connection)
         if configured is None:
             return
-        wanted = named(configured, labels)
+        wanted = named(configured.queues, labels)
 
         redis = connect(app.redis)
         stack.push_async_callback(redis.aclose)
@@ -70,6 +86,7 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
             return AioKafkaConsumer(connection, settings, listener)
 
         for queue in wanted:
+            count_from_zero(app.metrics, queue, configured.pipelines)
             engine = _engine(app, queue)
             stack.push_async_callback(engine.stop)
             members.append(
@@ -114,15 +131,15 @@ def _engine(app: App[WorkerSettings], queue: Queue) -> Engine:
     )
 
 
-async def _configuration(app: App[WorkerSettings], connection: Connection) -> Sequence[Queue] | None:
-    """The queues of the configuration in force, awaited; None when told to stop first.
+async def _configuration(app: App[WorkerSettings], connection: Connection) -> Configured | None:
+    """The configuration in force, awaited; None when told to stop first.
 
     Later revisions are not followed: a host replaces the workers whose class has changed.
     """
     settings = ConsumerSettings(group=None, topics=(CONFIG,))
     reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener))
     await reader.start()
-    follower = QueueFollower(reader)
+    follower = RevisionFollower(reader, lambda revision: Configured.of(revision.bundle), Configured())
     waits = [asyncio.create_task(work) for work in (follower.first(), follower.run(), app.stopping.wait())]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

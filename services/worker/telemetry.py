@@ -1,6 +1,6 @@
 """What one queue tells people: its metrics, and one canonical line per task."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Literal
 
@@ -12,6 +12,7 @@ from schemas.errors import DeadLetterReason, ErrorCode
 from schemas.events import StepCompleted, StepFailed
 from schemas.fleet import CircuitState
 from schemas.models import Queue
+from schemas.pipelines import PipelineSpec, StepSpec
 from schemas.tasks import InferenceTask
 from services.chassis.kafka.types import Record
 from services.chassis.logging import canonical
@@ -23,6 +24,7 @@ Outcome = Literal["succeeded", "failed", "expired", "dropped", "repeated", "unde
 OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed", "expired", "dropped", "repeated", "undecodable")
 DEAD_LETTERED = (DeadLetterReason.UNDECODABLE, DeadLetterReason.POISON)
 STEP_COMPONENTS = ("queue", "cold", "service")
+TOKENS = ("input", "cached", "output")
 MAX_SERIES = 1_024
 RECENT = 0.1
 """Weight of the newest task in the mean of service times."""
@@ -114,13 +116,23 @@ class Telemetry:
         if event.cost_usd:
             self._cost.labels(*names, "busy").inc(event.cost_usd)
         used = took.usage
-        for kind, count in (
-            ("input", used.input_tokens),
-            ("cached", used.cached_tokens),
-            ("output", used.output_tokens),
-        ):
+        for kind, count in zip(TOKENS, (used.input_tokens, used.cached_tokens, used.output_tokens), strict=True):
             if count:
                 self._tokens.labels(*names, kind).inc(count)
+
+
+def count_from_zero(metrics: Metrics, queue: Queue, pipelines: Iterable[PipelineSpec]) -> None:
+    """What these pipelines may send to `queue` stands at 0 before it comes: else its first increase is not seen."""
+    steps = {(spec.name, step.id) for spec in pipelines for step in spec.steps if queue.model_class in _classes(step)}
+    names = {(pipeline, queue.model_class) for pipeline, _ in steps}
+    metrics.counter(m.COST_USD_TOTAL, ((*name, "busy") for name in names))
+    metrics.counter(m.TOKENS_TOTAL, ((*name, kind) for name in names for kind in TOKENS))
+    places = [(*step, queue.model_class, queue.backend) for step in steps]
+    metrics.counter(m.STEP_SECONDS_TOTAL, ((*place, part) for place in places for part in STEP_COMPONENTS))
+
+
+def _classes(step: StepSpec) -> set[str | None]:
+    return {step.model_class, *(fallback.model_class for fallback in step.fallback)}
 
 
 def _step_seconds(queue: Queue, metrics: Metrics) -> Callable[[str, str], tuple[Counter, ...]]:

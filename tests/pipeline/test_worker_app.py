@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from schemas.models import Queue
 from schemas.tasks import InferenceTask
 from schemas.topics import EVENTS, FLEET
 from services.chassis import app as chassis
@@ -44,8 +43,8 @@ class Process:
             "worker", "host-worker-1", WorkerSettings(), PlaneSettings(home=home), KafkaSettings(), RedisSettings()
         )  # fmt: skip
 
-        async def configuration(*_: object) -> Sequence[Queue]:
-            return list(plane.queues.values())
+        async def configuration(*_: object) -> module.Configured:
+            return module.Configured(list(plane.queues.values()))
 
         monkeypatch.setattr(module, "_configuration", configuration)
         monkeypatch.setattr(module, "_engine", lambda _, queue: self.engines[queue.model_class])

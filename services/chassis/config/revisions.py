@@ -142,7 +142,7 @@ class RevisionFollower(Generic[T]):
 
 
 class QueueFollower(RevisionFollower[Sequence[Queue]]):
-    """What workers and hosts use of a revision: its queues."""
+    """What hosts use of a revision: its queues."""
 
     def __init__(self, source: ConfigLog, on_revision: Callable[[Sequence[Queue]], None] = lambda _: None) -> None:
         super().__init__(source, lambda revision: list(queues(revision.bundle.model_classes)), (), on_revision)

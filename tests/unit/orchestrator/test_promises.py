@@ -7,7 +7,7 @@ import pytest
 from schemas.config import Bundle
 from services.chassis.config.live import LiveConfig
 from services.chassis.metrics import Metrics
-from services.orchestrator.promises import exposing_promises, judging_bucket
+from services.orchestrator.promises import count_from_zero, exposing_promises, judging_bucket
 
 FIVE_SECONDS = {"latency": "5s", "objective": 0.99}
 TWO_SECONDS = {"latency": "2s", "objective": 0.9}
@@ -47,6 +47,17 @@ async def test_the_highest_version_speaks_for_the_pipeline() -> None:
 
 async def test_a_promise_that_is_withdrawn_is_gone() -> None:
     assert await exposed(live(("ask", 1, FIVE_SECONDS)), live(("ask", 2, None))) == set()
+
+
+def test_requests_of_every_pipeline_and_priority_are_counted_from_zero() -> None:
+    metrics = Metrics()
+    count_from_zero(metrics, live(("ask", 1, None), ("ask", 2, None), ("sales", 1, None)))
+    lines = metrics.exposition().decode().splitlines()
+    assert {line for line in lines if line.startswith("headway_requests_total")} == {
+        f'headway_requests_total{{pipeline="{pipeline}",priority="{priority}"}} 0.0'
+        for pipeline in ("ask", "sales")
+        for priority in ("interactive", "standard", "batch")
+    }
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ import re
 from schemas.base import Output
 from schemas.errors import ErrorCode
 from schemas.models import ModelClass, queues
+from schemas.pipelines import PipelineSpec
 from services.chassis.metrics import Metrics
 from services.worker.domain.reports import completed, effort, error_detail, failed
 from services.worker.domain.slots import Slots
-from services.worker.telemetry import Telemetry
+from services.worker.telemetry import Telemetry, count_from_zero
 from tests.unit.worker.test_reports import TASK
 
 LLM = ModelClass.model_validate({"backends": [{"name": "local", "engine": {"kind": "simulated"}}]})
@@ -31,3 +32,23 @@ def test_a_step_is_told_where_its_attempts_spent_their_time() -> None:
     error = error_detail("answer", ErrorCode.ENGINE_FAILED, "broke", retryable=True)
     telemetry.ended(TASK, failed(TASK, again, error, slots=4), again)
     assert seconds_by_component(metrics) == {"queue": 0.75, "cold": 2.0, "service": 1.25}
+
+
+def pipeline(name: str, *steps: dict[str, object]) -> PipelineSpec:
+    return PipelineSpec.model_validate({"name": name, "steps": steps, "output": 1})
+
+
+def test_what_pipelines_may_send_is_counted_from_zero() -> None:
+    """Also what comes only as a fallback; and nothing of pipelines that never ask this class."""
+    metrics, (queue,) = Metrics(), queues({"llm": LLM})
+    own = pipeline("ask", {"id": "answer", "model_class": "llm"}, {"id": "embed", "model_class": "embedding"})
+    fallback = pipeline("sql", {"id": "query", "model_class": "sql", "fallback": [{"model_class": "llm"}]})
+    other = pipeline("search", {"id": "embed", "model_class": "embedding"})
+    count_from_zero(metrics, queue, [own, fallback, other])
+    lines = metrics.exposition().decode().splitlines()
+    counted = [line for line in lines if line.startswith(("headway_cost", "headway_tokens", "headway_step"))]
+    assert {line.rpartition(" ")[2] for line in counted} == {"0.0"}
+    assert {found[1] for line in counted if (found := re.search(r'pipeline="(\w+)"', line))} == {"ask", "sql"}
+    assert {found[1] for line in counted if (found := re.search(r'step="(\w+)"', line))} == {"answer", "query"}
+    assert 'headway_cost_usd_total{kind="busy",model_class="llm",pipeline="ask"} 0.0' in counted
+    assert 'headway_tokens_total{kind="cached",model_class="llm",pipeline="sql"} 0.0' in counted
