@@ -1,7 +1,7 @@
 """A collector: an HTTP server that takes OTLP as it is spoken on the wire, and keeps the spans."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -52,13 +52,23 @@ class Collector:
         self.endpoint = f"http://127.0.0.1:{port}"
         self.received: list[Received] = []
         self.paths: set[str] = set()
+        self._news = threading.Condition()
 
     def take(self, path: str, body: bytes) -> None:
         """A request's spans."""
-        self.paths.add(path)
-        for batch in ExportTraceServiceRequest.FromString(body).resource_spans:
-            names = [a.value.string_value for a in batch.resource.attributes if a.key == "service.name"]
-            self.received += [Received(names[0], span) for scope in batch.scope_spans for span in scope.spans]
+        with self._news:
+            self.paths.add(path)
+            for batch in ExportTraceServiceRequest.FromString(body).resource_spans:
+                names = [a.value.string_value for a in batch.resource.attributes if a.key == "service.name"]
+                self.received += [Received(names[0], span) for scope in batch.scope_spans for span in scope.spans]
+            self._news.notify_all()
+
+    def await_spans(self, enough: Callable[[list[Received]], bool], timeout_s: float = 30) -> list[Received]:
+        """Blocks until there are enough; fails with their names."""
+        with self._news:
+            came = self._news.wait_for(lambda: enough(self.received), timeout_s)
+            assert came, sorted(received.span.name for received in self.received)
+            return list(self.received)
 
 
 @contextmanager
