@@ -65,6 +65,8 @@ def analyze(seen: Observation, usual_service_s: float | None = None) -> Analysis
 
 
 def _missing_lanes(seen: Observation) -> list[str]:
+    if not seen.lanes:
+        return ["the lag"]
     lags = [f"the lag of {lane.value}" for lane, found in seen.lanes.items() if _known(found.outstanding) is None]
     rates = [
         f"the rate of {lane.value}" for lane, found in seen.lanes.items() if _known(found.arrivals_per_s) is None

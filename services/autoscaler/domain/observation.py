@@ -38,3 +38,8 @@ class Observation(NamedTuple):
     service_s: float | None = None
     """The mean time of a task on the engine, as the workers tell it: nobody does while there is none."""
     fleet: FleetSeen | None = None
+    start_s: float | None = None
+    """How long a worker takes from its start until it is ready, as one last did."""
+
+
+UNSEEN = Observation({})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schemas.base import Priority
 from services.autoscaler.domain.demand import Demand, Missing, Work, analyze
-from services.autoscaler.domain.observation import FleetSeen, LaneSeen, Observation
+from services.autoscaler.domain.observation import UNSEEN, FleetSeen, LaneSeen, Observation
 from tests.unit.autoscaler.observed import seen
 
 measures = st.none() | st.floats(0, 1e6)
@@ -68,6 +68,10 @@ def test_a_queue_without_work_needs_no_service_time() -> None:
 
 def test_work_of_a_class_that_never_ran_is_known_to_wait() -> None:
     assert missing(seen(outstanding=1, service_s=None)) == Missing(("the service time",), some_wait=True)
+
+
+def test_a_queue_of_which_nothing_was_seen_is_not_one_without_work() -> None:
+    assert missing(UNSEEN, usual_service_s=1.0).measures == ("the lag", "the fleet")
 
 
 def test_tasks_in_one_lane_wait_though_another_cannot_be_read() -> None:

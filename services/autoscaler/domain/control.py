@@ -1,0 +1,132 @@
+"""The whole way from what is seen to what hosts are told: analyzer, floors, policy, placement, look after look.
+
+Pure but for its memory: no clock, no topic. The service gives it what its collector saw, a simulation what it made.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from schemas.models import Queue, Resources
+from services.autoscaler.domain.branches import Branches
+from services.autoscaler.domain.demand import Demand, analyze
+from services.autoscaler.domain.false_warms import FalseWarms
+from services.autoscaler.domain.hosts import Host, Need
+from services.autoscaler.domain.layout import Layout, as_running
+from services.autoscaler.domain.observation import UNSEEN, Observation
+from services.autoscaler.domain.open_runs import OpenRuns
+from services.autoscaler.domain.placement import place
+from services.autoscaler.domain.policy import Decision, decide
+from services.autoscaler.domain.prediction import Prediction, SlotMean
+from services.autoscaler.domain.prewarm import prewarmed
+from services.autoscaler.domain.rules import Floor, Rules
+from services.autoscaler.domain.schedules import Schedule, scheduled
+
+
+class Scaled(NamedTuple):
+    """A queue, as far as scaling is concerned."""
+
+    label: str
+    model_class: str
+    rules: Rules
+    resources: Resources = Resources()
+    schedules: tuple[Schedule, ...] = ()
+
+    @classmethod
+    def of(cls, queue: Queue) -> "Scaled":
+        """What the configuration says."""
+        return cls(queue.label, queue.model_class, Rules.of(queue), queue.resources)
+
+
+class Plan(NamedTuple):
+    """What a look has come to."""
+
+    decisions: Mapping[str, Decision]
+    """By queue label; a queue of which nothing was ever known has none."""
+    layout: Layout
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is remembered of a queue."""
+
+    service_s: float | None = None
+    start_s: float = 0.0
+    prediction: Prediction = field(default_factory=Prediction)
+    slot: SlotMean = field(default_factory=SlotMean)
+    decision: Decision | None = None
+
+
+class Control:
+    """Decides for all queues."""
+
+    def __init__(self, *, prewarms: bool = True, predicts: bool = True) -> None:
+        self.open_runs = OpenRuns(Branches())
+        self.false_warms = FalseWarms()
+        self._prewarms = prewarms
+        self._predicts = predicts
+        self._queues: Sequence[Scaled] = ()
+        self._known: dict[str, _Known] = {}
+        self._prewarmed: Mapping[str, Floor] = {}
+        self._layout: Layout | None = None
+
+    def watch(self, queues: Sequence[Scaled]) -> None:
+        """Takes another configuration; what is known of queues that stay is kept. The first are placed first."""
+        self._queues = queues
+        self._known = {queue.label: self._known.get(queue.label, _Known()) for queue in queues}
+
+    def look(self, seen: Mapping[str, Observation], hosts: Sequence[Host], now_s: float) -> Plan:
+        """`seen`: by queue label. `now_s`: the log's time, in seconds since the epoch."""
+        before, self._prewarmed = self._prewarmed, self._to_prewarm()
+        for queue in self._queues:
+            self._decide(queue, seen.get(queue.label, UNSEEN), now_s)
+        self._count_false_warms(seen, before)
+        self._layout = self._place(hosts, now_s)
+        decisions = {label: known.decision for label, known in self._known.items() if known.decision}
+        return Plan(decisions, self._layout)
+
+    def prediction(self, label: str) -> Prediction:
+        """Of one queue: its season and its error."""
+        return self._known[label].prediction
+
+    def _to_prewarm(self) -> Mapping[str, Floor]:
+        return prewarmed(self.open_runs.needs(), self._prewarmed) if self._prewarms else {}
+
+    def _decide(self, queue: Scaled, seen: Observation, now_s: float) -> None:
+        known = self._known[queue.label]
+        known.service_s = known.service_s if seen.service_s is None else seen.service_s
+        known.start_s = known.start_s if seen.start_s is None else seen.start_s
+        analysis = analyze(seen, known.service_s)
+        rate = (
+            sum(lane.arrivals_per_s or 0.0 for lane in seen.lanes.values()) if isinstance(analysis, Demand) else None
+        )
+        over = known.slot.observe(now_s, rate)
+        if over:
+            known.prediction.learn(*over)
+        known.decision = decide(queue.rules, analysis, self._floors(queue, known, now_s), known.decision, now_s)
+
+    def _floors(self, queue: Scaled, known: _Known, now_s: float) -> list[Floor]:
+        floors = scheduled(queue.schedules, now_s, known.start_s)
+        if queue.label == queue.model_class and queue.model_class in self._prewarmed:
+            floors.append(self._prewarmed[queue.model_class])
+        if self._predicts and known.service_s is not None:
+            rules = queue.rules
+            floors.append(known.prediction.floor(now_s, known.start_s, known.service_s, rules.slots, rules.ceiling))
+        return floors
+
+    def _count_false_warms(self, seen: Mapping[str, Observation], before: Mapping[str, Floor]) -> None:
+        """A worker that was there before pre-warming wanted one was not started by it."""
+        here = {label for label, of in seen.items() if of.fleet and of.fleet.coming_or_here} - set(before)
+        called = {label for label, of in seen.items() if any(lane.outstanding for lane in of.lanes.values())}
+        self.false_warms.observe(self._prewarmed, here, called)
+
+    def _place(self, hosts: Sequence[Host], now_s: float) -> Layout:
+        """A queue of which nothing is known yet keeps what it has."""
+        before = as_running(hosts) if self._layout is None else self._layout
+        needs = [self._need(queue, before) for queue in self._queues]
+        return place(needs, hosts, before, round(now_s * 1_000))
+
+    def _need(self, queue: Scaled, before: Layout) -> Need:
+        decision = self._known[queue.label].decision
+        warm, asleep = (decision.replicas, decision.asleep) if decision else before.total(queue.label)
+        return Need(queue.label, warm, asleep, queue.resources)
