@@ -16,6 +16,8 @@ SLACK_MS = 10_000
 """Past the deadline, after which a task is dropped as expired."""
 GATHER_S = 0.015
 """So long after the last message the next one waits for others, for every worker hears of every message."""
+GIVE_WAY_S = 0.002
+"""What a message waits at least: the record that says the same, for which the caller waits, goes first."""
 
 # KEYS: n dead-run keys. ARGV: channel, message, n deadlines, n times to keep in ms.
 _TELL = """
@@ -46,7 +48,7 @@ class RedisRunStopper:
         told_s = loop.time()
         while True:
             runs = [await self._waiting.get()]
-            await asyncio.sleep(told_s + GATHER_S - loop.time())  # at once, if it was long ago
+            await asyncio.sleep(max(GIVE_WAY_S, told_s + GATHER_S - loop.time()))
             while len(runs) < MAX_BATCH and not self._waiting.empty():
                 runs.append(self._waiting.get_nowait())
             await self._tell(runs)
