@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import uvloop
 from rich.console import Console
 from rich.table import Table
 
@@ -100,7 +101,8 @@ def main(
         raise typer.BadParameter(f"{scenario} changes the plane it runs on, and cannot be repeated on it")
     load = Load(_seconds(duration), rate, concurrency, seed, _seconds(warm_up))
     try:
-        figures = asyncio.run(_run(scenario, load, home, requests, faults, repeats))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            figures = runner.run(_run(scenario, load, home, requests, faults, repeats))
     except PlaneError as error:
         told.print(f"loadtest: {error}", style="red", markup=False)
         raise typer.Exit(1) from None
