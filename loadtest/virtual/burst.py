@@ -24,7 +24,7 @@ ASSIST = pipeline(
 )
 BASE_PER_S, TIMES = 40.0, 10
 BURST_S, UNTIL_S, END_S = 900.0, 1_500.0, 2_700.0
-RULES = Rules(slots=4, ceiling=100, target_drain_s=30.0, cooldown_s=300.0)
+RULES = Rules(slots=4, ceiling=100, target_drain_s=60.0, cooldown_s=300.0)
 PER_REPLICA_S = RULES.slots * BUSY_SHARE / SERVICE_S
 """Calls a second that a worker takes."""
 EVERY_REQUEST = BASE_PER_S / PER_REPLICA_S

@@ -135,7 +135,7 @@ class Pool:
         replica.busy += 1
         self._count(task, replica, now_s)
         service_s = self.model.draw_s(self._dice)
-        self.usual_service_s = 0.95 * (self.usual_service_s or service_s) + 0.05 * service_s
+        self.usual_service_s = 0.99 * (self.usual_service_s or self.model.service_s) + 0.01 * service_s
         self._calendar.at(now_s + service_s, partial(self._end, task, replica))
 
     def _count(self, task: Task, replica: Replica, now_s: float) -> None:

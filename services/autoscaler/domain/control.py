@@ -46,6 +46,10 @@ class Plan(NamedTuple):
     layout: Layout
 
 
+SMOOTHING = 0.02
+"""How much of the way to a new service time one look goes: all terms have it as a factor, so its noise is theirs."""
+
+
 @dataclass(slots=True)
 class _Known:
     """What is remembered of a queue."""
@@ -78,8 +82,10 @@ class Control:
     def look(self, seen: Mapping[str, Observation], hosts: Sequence[Host], now_s: float) -> Plan:
         """`seen`: by queue label. `now_s`: the log's time, in seconds since the epoch."""
         before, self._prewarmed = self._prewarmed, self._to_prewarm()
+        coming = self.open_runs.calls_per_s(round(now_s * 1_000)) if self._prewarms else {}
         for queue in self._queues:
-            self._decide(queue, seen.get(queue.label, UNSEEN), now_s)
+            known_coming = coming.get(queue.model_class) if self._is_told_by_graphs(queue) else None
+            self._decide(queue, seen.get(queue.label, UNSEEN)._replace(coming_per_s=known_coming), now_s)
         self._count_false_warms(seen, before)
         self._layout = self._place(hosts, now_s)
         decisions = {label: known.decision for label, known in self._known.items() if known.decision}
@@ -92,11 +98,16 @@ class Control:
     def _to_prewarm(self) -> Mapping[str, Floor]:
         return prewarmed(self.open_runs.needs(), self._prewarmed) if self._prewarms else {}
 
+    def _is_told_by_graphs(self, queue: Scaled) -> bool:
+        """Whether what runs will call comes to this queue, all of it, and likely enough that one is there for it."""
+        backends = sum(other.model_class == queue.model_class for other in self._queues)
+        return backends == 1 and queue.model_class in self._prewarmed
+
     def _decide(self, queue: Scaled, seen: Observation, now_s: float) -> None:
         known = self._known[queue.label]
-        known.service_s = known.service_s if seen.service_s is None else seen.service_s
+        known.service_s = _smoothed(known.service_s, seen.service_s)
         known.start_s = known.start_s if seen.start_s is None else seen.start_s
-        analysis = analyze(seen, known.service_s)
+        analysis = analyze(seen._replace(service_s=known.service_s))
         rate = (
             sum(lane.arrivals_per_s or 0.0 for lane in seen.lanes.values()) if isinstance(analysis, Demand) else None
         )
@@ -130,3 +141,10 @@ class Control:
         decision = self._known[queue.label].decision
         warm, asleep = (decision.replicas, decision.asleep) if decision else before.total(queue.label)
         return Need(queue.label, warm, asleep, queue.resources)
+
+
+def _smoothed(known_s: float | None, seen_s: float | None) -> float | None:
+    """The first one is taken as it is; without a new one nothing changes."""
+    if known_s is None or seen_s is None:
+        return known_s if seen_s is None else seen_s
+    return known_s + SMOOTHING * (seen_s - known_s)

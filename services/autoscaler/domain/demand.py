@@ -7,6 +7,9 @@ from typing import NamedTuple
 from schemas.base import Priority
 from services.autoscaler.domain.observation import FleetSeen, LaneSeen, Observation
 
+WAVE = 2.0
+"""Of the rate at which runs start: as fast as a class that was behind hands them on when it catches up."""
+
 
 class Work(NamedTuple):
     """Of a lane, or of a whole queue."""
@@ -23,12 +26,21 @@ class Demand(NamedTuple):
     lanes: Mapping[Priority, Work]
     service_s: float
     fleet: FleetSeen
+    sustained: float
+    """Like `arriving`, for all the time that runs start as they do: what comes in waves is evened out."""
+    start_s: float = 0.0
+    """Until a worker that is started now is ready."""
 
     @property
     def total(self) -> Work:
         """All lanes together."""
         works = self.lanes.values()
         return Work(sum(work.arriving for work in works), sum(work.outstanding_s for work in works))
+
+    @property
+    def waiting_s(self) -> float:
+        """Seconds of work that no worker has begun."""
+        return max(0.0, self.total.outstanding_s - self.fleet.busy * self.service_s)
 
     def lag_s(self, slots: int) -> float | None:
         """How long what is outstanding takes the workers there are, starting ones counted; None: there are none."""
@@ -59,9 +71,16 @@ def analyze(seen: Observation, usual_service_s: float | None = None) -> Analysis
         service_s = 0.0  # of no task at all
     if missing or service_s is None or seen.fleet is None:
         return Missing((*missing, *(["the service time"] if service_s is None else [])), _some_wait(seen))
-    return Demand(
-        {lane: _work(lane_seen, service_s) for lane, lane_seen in seen.lanes.items()}, service_s, seen.fleet
-    )
+    lanes = {lane: _work(lane_seen, service_s) for lane, lane_seen in seen.lanes.items()}
+    sustained_per_s = _sustained(sum(lane.arrivals_per_s or 0.0 for lane in seen.lanes.values()), seen.coming_per_s)
+    return Demand(lanes, service_s, seen.fleet, sustained_per_s * service_s, seen.start_s or 0.0)
+
+
+def _sustained(arrivals_per_s: float, coming_per_s: float | None) -> float:
+    """Tasks a second. What arrives counts, where it is so much more than the graphs tell that no wave explains it."""
+    coming_per_s = _known(coming_per_s)
+    explained = coming_per_s is not None and arrivals_per_s <= coming_per_s * WAVE
+    return coming_per_s if explained and coming_per_s is not None else arrivals_per_s
 
 
 def _missing_lanes(seen: Observation) -> list[str]:

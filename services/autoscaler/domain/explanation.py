@@ -17,10 +17,15 @@ def explain(decision: Decision) -> list[Line]:
     """From the load to the decision, in the order in which it was made."""
     terms, rules = decision.terms, decision.rules
     lines = [
-        Line("arriving", f"{terms.arriving:.2f} slots", "λ·S: seconds of work that come each second"),
-        Line("draining", f"{terms.draining:.2f} slots", f"outstanding·S over {rules.target_drain_s:g} s"),
+        Line("sustained", f"{terms.sustained:.2f} slots", "λ·S: seconds of work that runs bring each second"),
+        Line("arriving", f"{terms.arriving:.2f} slots", "λ'·S: what arrives now"),
+        Line("draining", f"{terms.draining:.2f} slots", f"waiting·S over {rules.target_drain_s:g} s and a start"),
         Line("lag", "no worker" if terms.lag_s is None else f"{terms.lag_s:.1f} s", "outstanding·S / capacity"),
-        Line("by load", str(terms.by_load), f"⌈(arriving + draining) / ({rules.slots} slots · {BUSY_SHARE:g})⌉"),
+        Line(
+            "by load",
+            str(terms.by_load),
+            f"⌈max(sustained / {BUSY_SHARE:g}, arriving + draining) / {rules.slots} slots⌉",
+        ),
         Line("in flight", str(terms.in_flight), "workers that running tasks need"),
         Line("steadied", str(decision.steadied.replicas), _steadied(decision)),
     ]
@@ -46,4 +51,5 @@ def _because(decision: Decision) -> str:
         return "the ceiling"
     if highest.replicas > decision.steadied.replicas:
         return highest.why
-    return "the load" if decision.terms.wish == decision.steadied.replicas else "the stabilisation window"
+    wish = decision.terms.wish(decision.steadied.replicas)
+    return "the load" if wish == decision.steadied.replicas else "the stabilisation window"

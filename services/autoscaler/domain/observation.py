@@ -40,6 +40,8 @@ class Observation(NamedTuple):
     fleet: FleetSeen | None = None
     start_s: float | None = None
     """How long a worker takes from its start until it is ready, as one last did."""
+    coming_per_s: float | None = None
+    """How many tasks a second the runs that start will bring, sooner or later; None where the graphs do not tell."""
 
 
 UNSEEN = Observation({})

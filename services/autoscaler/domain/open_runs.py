@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from schemas.base import RunStatus
 from schemas.events import Event, RunFinished, RunStarted, StepCompleted, StepFailed, StepSkipped
-from schemas.graphs import Graph, Step, StepKind
-from services.autoscaler.domain.branches import Branches
+from schemas.graphs import Graph, Step
+from services.autoscaler.domain.branches import Branches, calls
+from services.autoscaler.domain.call_rates import CallRates
 
 TELLING = (RunStatus.SUCCEEDED, RunStatus.PARTIAL, RunStatus.BLOCKED)
 """Runs that went where their graph led them. A cancelled one says nothing about the steps it did not reach."""
@@ -40,6 +41,7 @@ class OpenRuns:
 
     def __init__(self, branches: Branches) -> None:
         self._branches = branches
+        self._rates = CallRates(branches)
         self._runs: dict[str, _Run] = {}
         self._undecided: Counter[tuple[str, str]] = Counter()
         self._steps: dict[tuple[str, str], Step] = {}
@@ -55,11 +57,17 @@ class OpenRuns:
         elif isinstance(event, RunFinished):
             self.end(event.run_id, teaches=event.response.status in TELLING)
 
+    def calls_per_s(self, now_ms: int) -> Mapping[str, float]:
+        """By model class, how often the runs that start will call it; asked at every look."""
+        self._rates.look(now_ms)
+        return self._rates.per_s()
+
     def start(self, run_id: str, graph: Graph, deadline_ms: float) -> None:
         """A run has started; again, if it is open already, which changes nothing."""
         if run_id in self._runs:
             return
-        steps = {step.id: step for step in graph.steps if _is_a_call(step)}
+        self._rates.start(graph)
+        steps = {step.id: step for step in calls(graph)}
         self._runs[run_id] = _Run(graph.pipeline, deadline_ms, steps)
         for step in steps.values():
             self._undecided[graph.pipeline, step.id] += 1
@@ -89,19 +97,15 @@ class OpenRuns:
     def needs(self) -> Mapping[str, Need]:
         """By model class; no class that nothing open may call."""
         never: defaultdict[str, float] = defaultdict(lambda: 1.0)
-        calls: defaultdict[str, float] = defaultdict(float)
+        expected: defaultdict[str, float] = defaultdict(float)
         for (pipeline, name), runs in self._undecided.items():
             step = self._steps[pipeline, name]
             share, model_class = self._branches.share(pipeline, step), str(step.chain[0].model_class)
             never[model_class] *= math.pow(1.0 - share, runs)
-            calls[model_class] += share * runs
-        return {model_class: Need(1.0 - none, calls[model_class]) for model_class, none in never.items()}
+            expected[model_class] += share * runs
+        return {model_class: Need(1.0 - none, expected[model_class]) for model_class, none in never.items()}
 
     def _one_less(self, pipeline: str, name: str) -> None:
         self._undecided[pipeline, name] -= 1
         if not self._undecided[pipeline, name]:
             del self._undecided[pipeline, name], self._steps[pipeline, name]
-
-
-def _is_a_call(step: Step) -> bool:
-    return step.kind is StepKind.MODEL and bool(step.chain) and step.chain[0].model_class is not None

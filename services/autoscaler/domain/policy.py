@@ -1,11 +1,12 @@
 """How many workers a queue is to have. Pure: what is seen and what was decided before in, a decision out.
 
-    replicas = ceil((λ·S + outstanding·S / T_drain) / (slots · 0.75))
+    replicas = ceil(max(λ·S / 0.75,  λ'·S + waiting·S / (T_drain + T_start)) / slots)
 
-λ·S is the work that arrives each second, in slots that it keeps busy (Little's law); outstanding·S / T_drain are the
-slots that clear what is outstanding within the target; three quarters of all slots are to be busy, since queues grow
-without bound towards all of them. Then, in this order: no less than tasks in flight need; the stabilisation window;
-floors, which tier, schedule, prediction and pre-warm set; the ceiling.
+λ·S is the work that runs bring each second, in slots that it keeps busy (Little's law); three quarters of all slots
+are to be busy, since queues grow without bound towards all of them. λ' is what arrives now, and the slots beyond it
+clear what waits within the target, counted from when a worker started now is ready. Then, in this order: the
+stabilisation window, and no less than tasks in flight need; floors, which tier, schedule, prediction and pre-warm
+set; the ceiling. Why it is not the simplest formula: infra/decisions/0009.
 """
 
 import math
@@ -17,28 +18,38 @@ from services.autoscaler.domain.rules import Floor, Rules
 from services.autoscaler.domain.steadiness import Steadied, begin, steadied
 
 BUSY_SHARE = 0.75
-"""Of the slots: the rest is room for what comes by chance."""
+"""Of the slots: the rest is room for what comes by chance, and drains what waits."""
+TOLERANCE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
     """Everything that the load says, before floors and ceiling."""
 
-    arriving: float
+    sustained: float
     """λ·S, in slots."""
+    arriving: float
+    """λ'·S, in slots."""
     draining: float
-    """outstanding·S / T_drain, in slots."""
+    """waiting·S / (T_drain + T_start), in slots."""
     lag_s: float | None
-    by_load: int
+    needed: float
+    """Workers, not rounded."""
     in_flight: int
     """Workers that the tasks in flight need."""
 
     @property
-    def wish(self) -> int:
-        return max(self.by_load, self.in_flight)
+    def by_load(self) -> int:
+        """The formula's result."""
+        return _ceil(self.needed)
+
+    def wish(self, there: int) -> int:
+        """A tenth more than `there` workers are sized for is not worth another one: it would go again at once."""
+        enough = self.by_load if self.needed > there * (1 + TOLERANCE) else min(self.by_load, there)
+        return max(enough, self.in_flight) if self.in_flight > there else enough
 
 
-IDLE = Terms(arriving=0.0, draining=0.0, lag_s=None, by_load=0, in_flight=0)
+IDLE = Terms(sustained=0.0, arriving=0.0, draining=0.0, lag_s=None, needed=0.0, in_flight=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +76,21 @@ def decide(
         return _held(rules, analysis, floors, last, now_s)
     terms = weigh(rules, analysis)
     before = last.steadied if last else begin(analysis.fleet.coming_or_here, now_s)
-    after = steadied(before, terms.wish, now_s, rules.cooldown_s, may_lower=analysis.fleet.is_stable)
+    least = terms.in_flight if analysis.fleet.is_stable else before.replicas
+    after = steadied(before, terms.wish(before.replicas), now_s, rules.cooldown_s, least)
     return _decision(rules, terms, after, floors)
 
 
 def weigh(rules: Rules, demand: Demand) -> Terms:
     """The formula's terms."""
-    arriving, outstanding_s = demand.total
-    draining = outstanding_s / rules.target_drain_s
+    arriving = demand.total.arriving
+    draining = demand.waiting_s / (rules.target_drain_s + demand.start_s)
     return Terms(
+        demand.sustained,
         arriving,
         draining,
         demand.lag_s(rules.slots),
-        by_load=_ceil((arriving + draining) / (rules.slots * BUSY_SHARE)),
+        needed=max(demand.sustained / BUSY_SHARE, arriving + draining) / rules.slots,
         in_flight=_ceil(demand.fleet.busy / rules.slots),
     )
 
@@ -90,7 +103,7 @@ def _held(
         return None
     before = last.steadied if last else begin(0, now_s)
     wish = max(before.replicas, int(analysis.some_wait))
-    after = steadied(before, wish, now_s, rules.cooldown_s, may_lower=False)
+    after = steadied(before, wish, now_s, rules.cooldown_s, least=before.replicas)
     held = _decision(rules, last.terms if last else IDLE, after, floors)
     return replace(held, missing=analysis.measures)
 

@@ -2,7 +2,7 @@
 
 A minute's mean lags a burst by a minute, five seconds' mean jumps with every chance. So the minute counts, until the
 last seconds differ from it by more than chance does: arrivals that come independently (Poisson) vary by the root of
-their number, and by more than three roots once in 700 looks.
+their number, and by more than four roots once in 30,000 looks.
 """
 
 import math
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from services.autoscaler.domain.arrivals import Arrivals
 
 SHORT_MS, LONG_MS = 5_000, 60_000
-BY_CHANCE = 3.0
+BY_CHANCE = 4.0
 """Roots of the expected number."""
 
 

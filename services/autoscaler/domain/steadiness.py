@@ -30,13 +30,14 @@ def begin(replicas: int, now_s: float) -> Steadied:
     return Steadied(replicas, now_s, (Wish(now_s, replicas),))
 
 
-def steadied(before: Steadied, wish: int, now_s: float, window_s: float, *, may_lower: bool = True) -> Steadied:
-    """One look later."""
+def steadied(before: Steadied, wish: int, now_s: float, window_s: float, least: int = 0) -> Steadied:
+    """One look later. `least`: not below it now, however little was wished for."""
     wishes = _remembered(before.wishes, Wish(now_s, wish), now_s - window_s)
     if wish > before.replicas:
         return Steadied(wish, now_s, wishes)
-    if may_lower and now_s - before.changed_at_s >= window_s and wishes[0].replicas < before.replicas:
-        return Steadied(_most_since(wishes, now_s - window_s / 2), now_s, wishes)
+    lower = max(_most_since(wishes, now_s - window_s / 2), least)
+    if lower < before.replicas and now_s - before.changed_at_s >= window_s and wishes[0].replicas < before.replicas:
+        return Steadied(lower, now_s, wishes)
     return before._replace(wishes=wishes)
 
 

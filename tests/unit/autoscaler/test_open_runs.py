@@ -66,7 +66,7 @@ def test_a_branch_is_as_likely_as_it_was_taken() -> None:
 
 
 def test_what_changed_is_learned_anew() -> None:
-    open_runs = learned(*[False] * 500, *[True] * 150)
+    open_runs = learned(*[False] * 500, *[True] * 1_500)
     open_runs.start("next", BRANCHING, DEADLINE_MS)
     assert open_runs.needs()["code"].probability > 0.9
 

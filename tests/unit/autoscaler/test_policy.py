@@ -37,11 +37,22 @@ def because(decision: Decision) -> str:
         (0.0, 1, 0.1, 1),
         (3.0, 0, 1.0, 1),
         (3.1, 0, 1.0, 2),
-        (6.0, 60, 1.0, 4),
-        (6.0, 60, 3.0, 12),
+        (6.0, 60, 1.0, 3),
+        (6.0, 60, 3.0, 9),
+        (6.0, 15, 3.0, 6),
         (1_000.0, 0, 1.0, 20),
     ],
-    ids=["no load", "any load", "one task", "exactly one", "a little more", "with a lag", "of long tasks", "capped"],
+    ids=[
+        "no load",
+        "any load",
+        "one task",
+        "exactly one",
+        "a little more",
+        "with a lag",
+        "of long tasks",
+        "a lag for which the headroom is enough",
+        "capped",
+    ],
 )
 def test_the_formula(arrivals_per_s: float, outstanding: int, service_s: float, replicas: int) -> None:
     assert decided(seen(arrivals_per_s, outstanding, service_s)).replicas == replicas
@@ -53,9 +64,38 @@ def test_the_decision_covers_what_arrives_and_drains_in_time(
 ) -> None:
     rules = Rules(slots, ceiling=10**9, target_drain_s=drain_s, cooldown_s=60.0, tier="zero")
     replicas = decided(seen(rate, outstanding, service_s), rules=rules).replicas
-    asked = rate * service_s + outstanding * service_s / drain_s
-    assert replicas * slots * 0.75 >= asked * (1 - 1e-9) - 1e-6
-    assert (replicas - 1) * slots * 0.75 < asked or replicas == 0
+    asked = max(rate * service_s / 0.75, rate * service_s + outstanding * service_s / drain_s)
+    assert replicas * slots >= asked * (1 - 1e-9) - 1e-6
+    assert (replicas - 1) * slots < asked or replicas == 0
+
+
+def test_what_workers_have_begun_does_not_wait() -> None:
+    busy = seen(6.0, 60, 3.0, fleet=FleetSeen(warm=5, busy=20))
+    assert decided(busy).terms.draining == pytest.approx((60 - 20) * 3.0 / 10.0)
+
+
+def test_a_backlog_is_drained_in_the_time_after_a_start() -> None:
+    assert decided(seen(6.0, 60, 3.0)._replace(start_s=50.0)).terms.draining == pytest.approx(180 / 60)
+
+
+def test_headroom_is_for_what_runs_bring_not_for_a_wave_of_it() -> None:
+    wave = seen(8.0, 0, 1.0)._replace(coming_per_s=6.0)
+    assert decided(wave).replicas == 2, "6/0.75 slots, and so 8 are enough"
+    assert decided(seen(8.0, 0, 1.0)).replicas == 3
+
+
+def test_work_on_its_way_is_sized_for_before_it_comes() -> None:
+    assert decided(seen(0.0)._replace(coming_per_s=6.0)).replicas == 2
+
+
+def test_what_no_wave_explains_counts_as_it_arrives() -> None:
+    assert decided(seen(13.0, 0, 1.0)._replace(coming_per_s=6.0)).replicas == 5
+
+
+def test_a_tenth_more_than_workers_are_sized_for_starts_none() -> None:
+    last = decided(seen(6.0))
+    assert decided(seen(6.6), last=last, now_s=1.0).replicas == 2
+    assert decided(seen(6.7), last=last, now_s=1.0).replicas == 3
 
 
 def test_workers_that_start_are_among_those_decided_on() -> None:
@@ -182,16 +222,17 @@ def test_the_rules_are_the_queues_and_no_worker_is_without_a_partition() -> None
 def test_every_term_is_explained() -> None:
     decision = decided(seen(6.0, 60, 3.0), Floor(2, "schedule 0 8 * * 1-5"))
     assert [(line.term, line.value) for line in explain(decision)] == [
+        ("sustained", "18.00 slots"),
         ("arriving", "18.00 slots"),
         ("draining", "18.00 slots"),
         ("lag", "no worker"),
-        ("by load", "12"),
+        ("by load", "9"),
         ("in flight", "0"),
-        ("steadied", "12"),
+        ("steadied", "9"),
         ("floor", "0"),
         ("floor", "2"),
         ("ceiling", "20"),
-        ("replicas", "12"),
+        ("replicas", "9"),
         ("asleep", "0"),
     ]
 

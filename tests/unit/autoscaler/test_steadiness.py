@@ -80,7 +80,7 @@ def test_the_wishes_kept_are_few_and_tell_the_most(wishes: list[int]) -> None:
         assert len(state.wishes) <= 13
 
 
-def test_an_unstable_group_is_not_lowered_but_raised() -> None:
+def test_it_is_not_lowered_below_what_is_needed_now() -> None:
     before = begin(4, 0.0)
-    assert steadied(before, 1, 100.0, WINDOW_S, may_lower=False).replicas == 4
-    assert steadied(before, 6, 100.0, WINDOW_S, may_lower=False).replicas == 6
+    assert [steadied(before, 1, 100.0, WINDOW_S, least).replicas for least in (0, 3, 4, 5)] == [1, 3, 4, 4]
+    assert steadied(before, 6, 100.0, WINDOW_S, least=4).replicas == 6
