@@ -32,11 +32,11 @@ from schemas.responses import InferenceResponse
 from schemas.topics import (
     AGGREGATOR_GROUP,
     EVENTS,
-    EVENTS_PARTITIONS,
     IDEMPOTENCY_WINDOW_MS,
     JOINS,
     ORCHESTRATOR_JOINS_GROUP,
     ORCHESTRATOR_REQUESTS_GROUP,
+    PARTITIONS,
     REQUESTS,
     RESPONSES,
     all_topics,
@@ -112,7 +112,7 @@ class InProcessPlane:
         self._engines: list[Any] = []
         self._tasks: list[asyncio.Task[None]] = []
         for topic in all_topics(bundle.model_classes, bundle.tenants):
-            self._kafka.create_topic(topic.name, topic.partitions)
+            self._kafka.create_topic(topic.name, topic.partitions or PARTITIONS)
 
     async def run(
         self,
@@ -163,7 +163,7 @@ class InProcessPlane:
             producer=self._producer,
             snapshots=snapshots,
         )
-        gate = Gate(lambda: _announced(join), Door(MAX_OPEN_RUNS, EVENTS_PARTITIONS), self._clock, self._metrics)
+        gate = Gate(lambda: _announced(join), Door(MAX_OPEN_RUNS, PARTITIONS), self._clock, self._metrics)
         admission = Admission(lambda: self._live, *shared, gate, tracer=self._tracer)
         self._stream(ORCHESTRATOR_REQUESTS_GROUP, REQUESTS, admission)
         self._stream(ORCHESTRATOR_JOINS_GROUP, JOINS, dispatch)

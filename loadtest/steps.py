@@ -11,7 +11,7 @@ from aiokafka.structs import ConsumerRecord
 from pydantic_core import from_json
 
 from loadtest.latencies import Latencies
-from schemas.topics import EVENTS, EVENTS_PARTITIONS
+from schemas.topics import EVENTS
 
 
 class Step(NamedTuple):
@@ -31,7 +31,8 @@ async def completed_since(bootstrap: str, from_ms: int) -> list[Step]:
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
     await consumer.start()
     try:
-        partitions = [TopicPartition(EVENTS, number) for number in range(EVENTS_PARTITIONS)]
+        await consumer.topics()
+        partitions = [TopicPartition(EVENTS, number) for number in consumer.partitions_for_topic(EVENTS) or ()]
         consumer.assign(partitions)
         left = await consumer.end_offsets(partitions)
         for partition, found in (await consumer.offsets_for_times(dict.fromkeys(partitions, from_ms))).items():

@@ -14,8 +14,8 @@ RETENTION_MS = max(24 * HOUR_MS, 2 * MAX_DEADLINE_MS, 2 * IDEMPOTENCY_WINDOW_MS)
 MAX_RECORD_BYTES = 1 << 20
 MAX_DEAD_LETTER_BYTES = 2 << 20
 
-EVENTS_PARTITIONS = 12
-"""For good: open runs are known only when every partition's are."""
+PARTITIONS = 12
+"""Of a topic that is cut by request or by run, where nobody asked for another number."""
 
 REQUESTS = "inference-requests"
 EVENTS = "inference-events"
@@ -40,7 +40,8 @@ class Topic:
     name: str
     message: str
     key: str
-    partitions: int = 12
+    partitions: int | None = None
+    """None: as many as the plane is given, which bounds how many orchestrators and aggregators share its work."""
     retention_ms: int | None = RETENTION_MS
     compacted: bool = False
     log_append_time: bool = True
@@ -97,7 +98,7 @@ def _tasks(queue: Queue) -> Topic:
 LOOP_TOPICS = (
     _ingress(REQUESTS),
     Topic(
-        EVENTS, "Event", "run_id", partitions=EVENTS_PARTITIONS,
+        EVENTS, "Event", "run_id",
         producers=("orchestrator", "worker", "aggregator", "cli"), consumers=("aggregator",),
         dead_letters=True, keyed_by_run=True,
     ),

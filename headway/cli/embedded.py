@@ -31,7 +31,7 @@ class EmbeddedPlane:
 
     Without `models`, real models are replaced by simulated ones. Ready means that every worker is.
     `replicas`: how many instances of a service, if not one (0: none); further ones listen on free ports. `env`: for
-    services.
+    services, and for what makes the topics.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class EmbeddedPlane:
         self._host_port = chosen.metrics["host"]
         services = list(_services(chosen, replicas or {}, {"HEADWAY_CONFIG": folder} | dict(env or {})))
         apply = (sys.executable, "-m", "headway", "config", "apply", folder, "--if-changed", "--no-wait")
-        setup = SetupSpec(argv=apply if models else (*apply, "--no-models"))
+        setup = SetupSpec(apply if models else (*apply, "--no-models"), env or {})
         self._plane = Plane(home, chosen, services, setup, on_progress)
 
     async def start(self) -> Endpoints:

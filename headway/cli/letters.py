@@ -68,7 +68,7 @@ def reason_of(letter: Record) -> str:
 def replay_of(letter: Record, topics: Mapping[str, Topic], now_ms: int) -> Outgoing:
     """The record that asks again what a letter asked, under the same identity. Raises NotReplayableError.
 
-    `topics` are those of the configuration in force, by name.
+    `topics` are those of the configuration in force, by name, with the partitions they have.
     """
     try:
         record = original(letter)
@@ -79,7 +79,7 @@ def replay_of(letter: Record, topics: Mapping[str, Topic], now_ms: int) -> Outgo
     at = f"{letter.topic}/{letter.partition}/{letter.offset}".encode()
     kept = tuple((name, value) for name, value in record.headers if name != headers.X_REPLAYED_FROM)
     known = replace(record, headers=(*kept, *_identity(record), (headers.X_REPLAYED_FROM, at)))
-    partition = record.partition if record.partition < topics[record.topic].partitions else None
+    partition = record.partition if record.partition < (topics[record.topic].partitions or 0) else None
     outgoing = Outgoing(known.topic, known.value, known.key, known.headers, partition)
     if not fits(outgoing):
         raise NotReplayableError(f"it is larger than the {MAX_RECORD_BYTES} bytes that {record.topic} takes")

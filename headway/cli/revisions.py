@@ -53,7 +53,8 @@ async def prepare(broker: Connection, old: Bundle, new: Bundle) -> None:
         for queue, partitions in moved_partitions(old.model_classes, new.model_classes):
             await _require_drained(admin, queue, partitions)
         topics = all_topics(new.model_classes, new.tenants)
-        for change in await admin.reconcile(topics, KafkaSettings.load().replication_factor):
+        settings = KafkaSettings.load()
+        for change in await admin.reconcile(topics, settings.replication_factor, settings.partitions):
             say(f"topic {change.topic}: {change.action} {change.detail}")
 
 

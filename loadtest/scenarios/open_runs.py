@@ -19,7 +19,7 @@ from loadtest.context import Context, broken
 from loadtest.nemesis.fault import now_ms
 from loadtest.nemesis.parts import Parts, send
 from loadtest.opening import open_runs, probe
-from schemas.topics import AGGREGATOR_GROUP, EVENTS, EVENTS_PARTITIONS, JOINS
+from schemas.topics import AGGREGATOR_GROUP, EVENTS, JOINS
 from services.chassis.kafka.admin import Admin
 from services.chassis.kafka.aiokafka_adapter import AioKafkaProducer
 from services.chassis.kafka.connection import Connection
@@ -56,7 +56,8 @@ async def run(context: Context) -> dict[str, Any]:
             held = _rss_mib(parts)
             context.say(f"open_runs: {RUNS} open after {opened_s:.0f} s in {held:.0f} MiB, {empty:.0f} before")
             await asyncio.sleep(SNAPSHOTS_S)
-            taken = await _take_over(context, parts, producer)
+            partitions = await producer.partitions(EVENTS)
+            taken = await _take_over(context, parts, producer, partitions)
             after = _rss_mib(parts)
     acting_ms = max(taken.acting_ms.values(), default=0) - taken.assigned_ms
     return {
@@ -68,15 +69,15 @@ async def run(context: Context) -> dict[str, Any]:
         "acting_ms": acting_ms,
         **broken(
             memory=max(held, after) <= MEMORY_MIB,
-            acting_again=len(taken.acting_ms) == EVENTS_PARTITIONS and acting_ms <= ACTING_MS,
+            acting_again=len(taken.acting_ms) == partitions and acting_ms <= ACTING_MS,
         ),
     }
 
 
-async def _take_over(context: Context, parts: Parts, producer: AioKafkaProducer) -> TakeOver:
+async def _take_over(context: Context, parts: Parts, producer: AioKafkaProducer, partitions: int) -> TakeOver:
     """Kills one of the aggregators, and probes every partition until all are acted upon again."""
     kafka = context.endpoints.kafka
-    async with _Decisions(kafka) as decisions:
+    async with _Decisions(kafka, partitions) as decisions:
         probing = asyncio.create_task(decisions.probe(producer))
         try:
             victim = parts.instances("aggregator")[-1]
@@ -97,7 +98,9 @@ async def _take_over(context: Context, parts: Parts, producer: AioKafkaProducer)
 class _Decisions:
     """Probe runs, and when the broker took the first step that was decided for each."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, count: int) -> None:
+        """`count`: partitions of the events topic."""
+        self._count = count
         self._consumer = AIOKafkaConsumer(
             JOINS, bootstrap_servers=bootstrap, enable_auto_commit=False, fetch_max_wait_ms=50
         )
@@ -117,13 +120,13 @@ class _Decisions:
     async def probe(self, producer: AioKafkaProducer) -> None:
         """A run in every partition, again and again."""
         while True:
-            for run_id, partition in (await probe(producer, uuid4().hex[:8], EVENTS_PARTITIONS)).items():
+            for run_id, partition in (await probe(producer, uuid4().hex[:8], self._count)).items():
                 self._partitions[run_id.encode()] = partition
             await asyncio.sleep(PROBE_S)
 
     async def until_all_act(self, from_ms: int) -> None:
         """Reads decisions until there is one of every partition from then on."""
-        while len(self.acting(from_ms)) < EVENTS_PARTITIONS:
+        while len(self.acting(from_ms)) < self._count:
             for records in (await self._consumer.getmany(timeout_ms=100)).values():
                 for record in records:
                     self._decided.setdefault(record.key, record.timestamp)

@@ -172,6 +172,9 @@ class KafkaSettings(Settings):
     topic_prefix: Prefix = ""
     group_prefix: Prefix = ""
     replication_factor: int = Field(default=1, ge=1, le=9)
+    partitions: int | None = Field(
+        default=None, ge=1, le=1_000, description="Of the plane's own topics; default: what they have, else 12."
+    )
 
 
 class RedisSettings(Settings):

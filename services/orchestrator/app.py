@@ -9,7 +9,7 @@ from pathlib import Path
 from schemas.fleet import BreakerState, FleetMessage, OpenRuns, ServiceStatus, WorkerStatus
 from schemas.topics import (
     CONFIG,
-    EVENTS_PARTITIONS,
+    EVENTS,
     FLEET,
     JOINS,
     ORCHESTRATOR_JOINS_GROUP,
@@ -74,7 +74,7 @@ async def serve(app: App[OrchestratorSettings]) -> None:
         view = FleetView(app.clock)
         app.component("fleet view", view.run(fleet_log))
 
-        door = Door(app.settings.max_open_runs, EVENTS_PARTITIONS)
+        door = Door(app.settings.max_open_runs, await producer.partitions(EVENTS))
         gate = Gate(partial(_announced, view), door, app.clock, app.metrics)
         admission = Admission(lambda: config.live, outputs, app.clock, app.metrics, gate, tracer=tracer)
 

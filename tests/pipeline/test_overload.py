@@ -16,7 +16,7 @@ from schemas.graphs import Step, StepKind, Target
 from schemas.joins import StepReady
 from schemas.requests import InferenceRequest
 from schemas.responses import InferenceResponse
-from schemas.topics import EVENTS, EVENTS_PARTITIONS, FLEET, JOINS, REQUESTS, RESPONSES, USAGE
+from schemas.topics import EVENTS, FLEET, JOINS, PARTITIONS, REQUESTS, RESPONSES, USAGE
 from services.aggregator.actions import Actions
 from services.aggregator.handlers import Join
 from services.aggregator.snapshots import Snapshots
@@ -45,7 +45,7 @@ class Plane:
 
     def __init__(self) -> None:
         self.kafka = InMemoryKafka(lambda: time_ns() // 1_000_000)
-        counts = {REQUESTS: 2, EVENTS: EVENTS_PARTITIONS, JOINS: 2, RESPONSES: 1, USAGE: 1, FLEET: 1, TASKS: 10}
+        counts = {REQUESTS: 2, EVENTS: PARTITIONS, JOINS: 2, RESPONSES: 1, USAGE: 1, FLEET: 1, TASKS: 10}
         for topic, partitions in counts.items():
             self.kafka.create_topic(topic, partitions)
         self.producer = self.kafka.producer()
@@ -62,7 +62,7 @@ class Plane:
         def announced() -> list[Announcement]:
             return [Announcement(at, said.by_partition) for at, said in view.stamped(OpenRuns)]
 
-        gate = Gate(announced, Door(MAX_OPEN_RUNS, EVENTS_PARTITIONS), clock, metrics)
+        gate = Gate(announced, Door(MAX_OPEN_RUNS, PARTITIONS), clock, metrics)
         self.stream("admission", REQUESTS, Admission(FakeCatalog, self.outputs, clock, metrics, gate))
         self.stream("dispatch", JOINS, Dispatch(FakeConfig, self.outputs, clock, metrics))
 

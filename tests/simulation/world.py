@@ -157,7 +157,7 @@ class World:
         self._context = copy_context()
         for topic in all_topics(parts.LIVE.bundle.model_classes, {}):
             self.kafka.create_topic(
-                topic.name, PARTITIONS.get(topic.name, 1 if TASKS not in topic.name else topic.partitions)
+                topic.name, PARTITIONS.get(topic.name) or (topic.partitions if TASKS in topic.name else None) or 1
             )
 
     def stream(self, name: str) -> Random:

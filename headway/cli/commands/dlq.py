@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -193,7 +193,10 @@ async def _plan_replay(broker: Connection, what: str, which: Which, limit: int) 
 
     async with open_logs(broker) as logs:
         letters = await _named(logs, what)
-        topics = {each.name: each for each in await wanted_topics(logs)}
+        topics = {
+            each.name: replace(each, partitions=len(await logs.partitions(each.name)))
+            for each in await wanted_topics(logs)
+        }
         return await plan_replay(logs, letters, which, topics, limit)
 
 

@@ -78,9 +78,9 @@ async def _topics(broker: Connection, logs: Logs) -> Finding:
     from services.chassis.settings import KafkaSettings
 
     async with Admin(broker) as admin:
-        wanted = await wanted_topics(logs)
+        wanted, settings = await wanted_topics(logs), KafkaSettings.load()
         try:
-            changes = await admin.reconcile(wanted, KafkaSettings.load().replication_factor, dry_run=True)
+            changes = await admin.reconcile(wanted, settings.replication_factor, settings.partitions, dry_run=True)
         except TopicError as error:
             return Finding("topics", False, str(error), "headway topics list")
     if changes:

@@ -104,7 +104,8 @@ async def _apply(broker: Connection, *, dry_run: bool) -> list[TopicChange]:
 
     async with open_logs(broker) as logs, Admin(broker) as admin:
         topics = await wanted_topics(logs)
-        changes = await admin.reconcile(topics, KafkaSettings.load().replication_factor, dry_run=dry_run)
+        settings = KafkaSettings.load()
+        changes = await admin.reconcile(topics, settings.replication_factor, settings.partitions, dry_run=dry_run)
         if await admin.creates_topics_unasked():
             say(UNASKED)
         return changes

@@ -73,23 +73,29 @@ class Admin:
         await self._client.close()
 
     async def reconcile(
-        self, topics: Iterable[Topic], replication_factor: int, *, dry_run: bool = False
+        self,
+        topics: Iterable[Topic],
+        replication_factor: int,
+        partitions: int | None = None,
+        *,
+        dry_run: bool = False,
     ) -> list[TopicChange]:
         """Makes the broker's topics what they should be: creates, grows, sets. Returns what it did (or would do).
 
+        `partitions` are asked for where a topic has no number of its own; None: what it has, or the default.
         A longer retention than asked for is kept. Raises TopicError, before anything is changed, where that would
         lose data: fewer partitions, other partitions for a topic keyed by run, another clean-up policy; and where
         there are fewer copies than asked for, of commits too, since adding some moves data between brokers.
         """
         wanted = {topic.name: topic for topic in topics}
         states = await self.describe([*wanted, OFFSETS])
-        plans = [plan(topic, states.get(topic.name), replication_factor) for topic in wanted.values()]
+        plans = [plan(topic, states.get(topic.name), replication_factor, partitions) for topic in wanted.values()]
         if replication_factor >= PRODUCTION_REPLICATION:
             plans += plan_offsets(states.get(OFFSETS), await self._offsets_default(), replication_factor)
         if not dry_run:
             for each in plans:
                 await self._apply(each, replication_factor)
-            await self.wait_for_leaders({topic.name: topic.partitions for topic in wanted.values()})
+            await self.wait_for_leaders({each.name: each.partitions for each in plans if each.name in wanted})
         return [change for each in plans for change in each.changes()]
 
     async def creates_topics_unasked(self) -> bool:

@@ -360,6 +360,11 @@ class AioKafkaProducer:
         futures = [await self.send(record) for record in records]
         return await asyncio.gather(*futures)
 
+    async def partitions(self, topic: str) -> int:
+        """How many it has; waits for a broker that does not answer. Raises KafkaError when there is no such topic."""
+        name = self._connection.topic(topic)
+        return len(self._client.client.cluster.partitions_for_topic(name) or await self._partitions(name, None))
+
     async def _send(self, record: Outgoing) -> "Future[RecordMetadata]":
         """The client's own `send` without its second copy of checks, which take longer than all the rest."""
         require_size(record)

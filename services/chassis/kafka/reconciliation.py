@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from schemas.topics import Topic
+from schemas.topics import PARTITIONS, Topic
 from services.chassis.kafka.types import KafkaError
 
 PRODUCTION_REPLICATION = 3
@@ -63,17 +63,18 @@ class Plan:
         return changes
 
 
-def plan(topic: Topic, state: TopicState | None, replication_factor: int) -> Plan:
-    """For one of our topics. Raises TopicError."""
+def plan(topic: Topic, state: TopicState | None, replication_factor: int, partitions: int | None = None) -> Plan:
+    """For one of our topics. `partitions` are asked for where it has no number of its own. Raises TopicError."""
+    count = topic.partitions or partitions or (state.partitions if state else PARTITIONS)
     settings = dict(topic.settings)
     if replication_factor >= PRODUCTION_REPLICATION:
         settings |= _SAFE
     if state is None:
-        return Plan(topic.name, topic.partitions, settings, create=True)
-    _refuse_loss(topic, state, settings)
+        return Plan(topic.name, count, settings, create=True)
+    _refuse_loss(topic, state, settings, count)
     _refuse_thin(topic.name, state, replication_factor)
-    grow = state.partitions if state.partitions < topic.partitions else 0
-    return _change(topic.name, topic.partitions, settings, state, grow)
+    grow = state.partitions if state.partitions < count else 0
+    return _change(topic.name, count, settings, state, grow)
 
 
 def plan_offsets(state: TopicState | None, default_replication: int, replication_factor: int) -> list[Plan]:
@@ -114,20 +115,20 @@ def _refuse_thin(name: str, state: TopicState, replication_factor: int) -> None:
         )
 
 
-def _refuse_loss(topic: Topic, state: TopicState, settings: Mapping[str, str]) -> None:
+def _refuse_loss(topic: Topic, state: TopicState, settings: Mapping[str, str], count: int) -> None:
     policy, wanted = state.settings.get("cleanup.policy"), settings["cleanup.policy"]
     if policy != wanted:
         raise TopicError(
             f"topic {topic.name} has cleanup.policy={policy}, it must be {wanted}: changing it would delete records"
         )
-    if topic.keyed_by_run and state.partitions != topic.partitions:
+    if topic.keyed_by_run and state.partitions != count:
         raise TopicError(
-            f"topic {topic.name} has {state.partitions} partitions, {topic.partitions} are asked for: it is keyed by"
+            f"topic {topic.name} has {state.partitions} partitions, {count} are asked for: it is keyed by"
             " run id and can never change, a run's records would part"
         )
-    if state.partitions > topic.partitions:
+    if state.partitions > count:
         raise TopicError(
-            f"topic {topic.name} has {state.partitions} partitions, {topic.partitions} are asked for: partitions"
+            f"topic {topic.name} has {state.partitions} partitions, {count} are asked for: partitions"
             " cannot be removed without losing records; create a topic of another name"
         )
 

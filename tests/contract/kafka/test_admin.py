@@ -53,7 +53,7 @@ async def test_topics_are_created_as_listed_and_then_nothing_is_left_to_do(admin
     assert [(change.topic, change.action) for change in changes] == [(topic.name, "create") for topic in topics]
     states = await admin.describe([topic.name for topic in topics])
     for topic in topics:
-        assert states[topic.name].partitions == topic.partitions
+        assert states[topic.name].partitions == (topic.partitions or 12)
         assert topic.settings.items() <= states[topic.name].settings.items()
     assert await admin.reconcile(topics, replication_factor=1) == []
 
@@ -75,6 +75,7 @@ async def test_a_topic_grows_and_serves_its_new_partitions(admin: Admin, connect
     await producer.start()
     try:
         assert (await producer.send_all([Outgoing("letters", b"x", partition=3)]))[0].offset == 0
+        assert await producer.partitions("letters") == 4
     finally:
         await producer.stop()
 

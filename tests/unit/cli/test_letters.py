@@ -1,6 +1,7 @@
 """Dead letters: which are meant, what a replay of one is, and why some have none."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ CLASSES = {
     )
 }
 TENANTS = {"acme": Tenant(ingress_topics=("inference-requests-acme",))}
-TOPICS = {topic.name: topic for topic in all_topics(CLASSES, TENANTS)}
+TOPICS = {topic.name: replace(topic, partitions=topic.partitions or 12) for topic in all_topics(CLASSES, TENANTS)}
 Headers = tuple[tuple[str, bytes], ...]
 
 

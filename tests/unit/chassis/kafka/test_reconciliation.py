@@ -16,6 +16,7 @@ from schemas.topics import (
 from services.chassis.kafka.reconciliation import TopicError, TopicState, plan, plan_offsets
 
 LETTERS = Topic("letters", "bytes", "any", partitions=2)
+UNSIZED = replace(LETTERS, partitions=None)
 DAY_MS, HOUR_MS = 86_400_000, 3_600_000
 OFFSETS = {"min.insync.replicas": "1", "unclean.leader.election.enable": "false", "cleanup.policy": "compact"}
 
@@ -72,6 +73,20 @@ def test_copies_are_not_added_behind_an_operators_back() -> None:
 def test_a_topic_keyed_by_run_never_changes_its_partitions(partitions: int) -> None:
     with pytest.raises(TopicError, match="keyed by run id"):
         plan(replace(LETTERS, keyed_by_run=True, partitions=partitions), state(), 1)
+
+
+@pytest.mark.parametrize(("asked", "made"), [(None, 12), (4, 4)])
+def test_a_topic_without_a_number_of_its_own_is_given_the_planes(asked: int | None, made: int) -> None:
+    assert plan(UNSIZED, None, 1, asked).partitions == made
+    assert plan(LETTERS, None, 1, asked).partitions == 2
+
+
+def test_a_topic_without_a_number_of_its_own_keeps_what_it_has_until_more_are_asked_for() -> None:
+    assert plan(UNSIZED, state(), 1).changes() == []
+    (change,) = plan(UNSIZED, state(), 1, 5).changes()
+    assert (change.action, change.detail) == ("grow", "2 -> 5 partitions")
+    with pytest.raises(TopicError, match="has 2 partitions, 5 are asked for: it is keyed by run id"):
+        plan(replace(UNSIZED, keyed_by_run=True), state(), 1, 5)
 
 
 def test_events_and_ready_steps_are_keyed_by_run() -> None:
