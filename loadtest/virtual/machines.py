@@ -19,10 +19,12 @@ class Machines:
         self._room = room
         self._pools = pools
         self._silent: dict[str, int] = {}
+        self._followed: Layout | None = None
 
     def fail(self, name: str, now_ms: int) -> None:
         """A machine dies."""
         self._silent[name] = now_ms
+        self._followed = None
         for pool in self._pools.values():
             for replica in [replica for replica in pool.replicas if replica.host == name]:
                 pool.lose(replica)
@@ -41,7 +43,10 @@ class Machines:
         ]
 
     def follow(self, layout: Layout) -> None:
-        """What each host does with its placement."""
+        """What each host does with its placement; nothing, where it is the one before."""
+        if layout == self._followed:
+            return
+        self._followed = layout
         for name, placed in layout.hosts.items():
             if name not in self._silent:
                 for label, pool in self._pools.items():

@@ -12,6 +12,8 @@ from loadtest.virtual.model import ASLEEP_SHARE, Model
 from loadtest.virtual.replica import Replica, State
 
 HOUR_S = 3_600.0
+NOTICED_S = 1.0
+"""What a call waits for less has no cause worth a name: workers are busy by chance, too."""
 
 
 class Task(NamedTuple):
@@ -19,6 +21,8 @@ class Task(NamedTuple):
 
     at_s: float
     done: Callable[[], None]
+    while_loading: bool
+    """When it came, no slot was free, and a worker was loading its model."""
 
 
 @dataclass(slots=True)
@@ -27,11 +31,11 @@ class Tally:
 
     tasks: int = 0
     colds: int = 0
-    """Tasks that waited while a worker loaded its model, from nothing, for them."""
+    """Tasks that waited for a second or more, and for a worker that was loading its model."""
     wakes: int = 0
-    """Those that waited while one woke."""
+    """Tasks that waited for one that woke."""
     cold_s: float = 0.0
-    """All the time that tasks waited for a load or a wake-up."""
+    """All the time that these waited."""
     wait_s: list[float] = field(default_factory=list)
     """Of each task, from its arrival to its start."""
     replica_s: defaultdict[State, float] = field(default_factory=lambda: defaultdict(float))
@@ -75,7 +79,7 @@ class Pool:
     def submit(self, done: Callable[[], None]) -> None:
         """A task has come."""
         self.arrived += 1
-        self._queue.append(Task(self._calendar.now_s, done))
+        self._queue.append(Task(self._calendar.now_s, done, not self._free and self._is_loading()))
         self._take()
 
     def put(self, host: str, state: State) -> None:
@@ -115,6 +119,9 @@ class Pool:
         for replica in self.replicas:
             self._become(replica, replica.state)
 
+    def _is_loading(self) -> bool:
+        return any(replica.state == "starting" and not replica.woken for replica in self.replicas)
+
     def _ready(self, replica: Replica) -> None:
         if replica.state != "starting":
             return
@@ -141,11 +148,15 @@ class Pool:
     def _count(self, task: Task, replica: Replica, now_s: float) -> None:
         tally = self.tally
         tally.tasks += 1
-        tally.wait_s.append(now_s - task.at_s)
-        if task.at_s < replica.ready_s:
-            tally.colds += not replica.woken
-            tally.wakes += replica.woken
-            tally.cold_s += replica.ready_s - task.at_s
+        waited_s = now_s - task.at_s
+        tally.wait_s.append(waited_s)
+        if waited_s < NOTICED_S or not (task.while_loading or task.at_s < replica.ready_s):
+            return
+        tally.cold_s += waited_s
+        if task.while_loading or not replica.woken:
+            tally.colds += 1
+        else:
+            tally.wakes += 1
 
     def _end(self, task: Task, replica: Replica) -> None:
         if replica.state == "gone":

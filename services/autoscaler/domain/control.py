@@ -3,6 +3,7 @@
 Pure but for its memory: no clock, no topic. The service gives it what its collector saw, a simulation what it made.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -70,6 +71,7 @@ class Control:
         self._prewarms = prewarms
         self._predicts = predicts
         self._queues: Sequence[Scaled] = ()
+        self._backends: Counter[str] = Counter()
         self._known: dict[str, _Known] = {}
         self._prewarmed: Mapping[str, Floor] = {}
         self._layout: Layout | None = None
@@ -77,6 +79,7 @@ class Control:
     def watch(self, queues: Sequence[Scaled]) -> None:
         """Takes another configuration; what is known of queues that stay is kept. The first are placed first."""
         self._queues = queues
+        self._backends = Counter(queue.model_class for queue in queues)
         self._known = {queue.label: self._known.get(queue.label, _Known()) for queue in queues}
 
     def look(self, seen: Mapping[str, Observation], hosts: Sequence[Host], now_s: float) -> Plan:
@@ -100,8 +103,7 @@ class Control:
 
     def _is_told_by_graphs(self, queue: Scaled) -> bool:
         """Whether what runs will call comes to this queue, all of it, and likely enough that one is there for it."""
-        backends = sum(other.model_class == queue.model_class for other in self._queues)
-        return backends == 1 and queue.model_class in self._prewarmed
+        return self._backends[queue.model_class] == 1 and queue.model_class in self._prewarmed
 
     def _decide(self, queue: Scaled, seen: Observation, now_s: float) -> None:
         known = self._known[queue.label]

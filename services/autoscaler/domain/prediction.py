@@ -14,10 +14,14 @@ from services.autoscaler.domain.season import SLOT_S, Season
 
 CAP = 0.8
 """Of the ceiling: a history gone wrong must leave room for the load that is there."""
+MARGIN_S = 300.0
+"""Workers are there so much earlier than the load is expected: people are not as punctual as a profile."""
 DISTRUST_AT = 0.5
 """Error relative to the load."""
 KEEP = 0.95
 """Of the weight of earlier slots' errors: the last three hours decide."""
+LEVELS, LEVEL_KEEP = (0.5, 1.5), 0.8
+"""Bounds of a day's level, and what a slot leaves of the weight of earlier ones: the last hour decides."""
 
 
 class Accuracy(NamedTuple):
@@ -39,18 +43,40 @@ class Accuracy(NamedTuple):
 NOT_MEASURED = Accuracy()
 
 
+class Level(NamedTuple):
+    """How today compares with what is usual at these hours: 1.1 on a day with a tenth more."""
+
+    came: float = 0.0
+    usual: float = 0.0
+
+    @property
+    def factor(self) -> float:
+        """Within bounds: beyond them it is no day like the others."""
+        least, most = LEVELS
+        return min(most, max(least, self.came / self.usual)) if self.usual else 1.0
+
+    def after(self, usual: float, came: float) -> "Level":
+        """One slot later."""
+        return Level(self.came * LEVEL_KEEP + came, self.usual * LEVEL_KEEP + usual)
+
+
+USUAL = Level()
+
+
 @dataclass(slots=True)
 class Prediction:
     """Of one queue. Times are the log's, in seconds."""
 
     season: Season = field(default_factory=Season)
     accuracy: Accuracy = NOT_MEASURED
+    level: Level = USUAL
 
     def learn(self, at_s: float, arrivals_per_s: float) -> None:
         """A slot is over: first judged, then learned."""
-        expected = self.season.expected(at_s)
-        if expected is not None:
-            self.accuracy = self.accuracy.after(expected, arrivals_per_s)
+        usual = self.season.expected(at_s)
+        if usual is not None:
+            self.accuracy = self.accuracy.after(usual * self.level.factor, arrivals_per_s)
+            self.level = self.level.after(usual, arrivals_per_s)
         self.season.learn(at_s, arrivals_per_s)
 
     @property
@@ -61,9 +87,10 @@ class Prediction:
 
     def floor(self, now_s: float, lead_s: float, service_s: float, slots: int, ceiling: int) -> Floor:
         """For all the time until a worker started at the next look would be ready. `ceiling`: of the queue."""
-        rate = self.season.most(now_s, now_s + lead_s)
-        if rate is None or not self.is_trusted:
+        usual = self.season.most(now_s, now_s + lead_s + MARGIN_S)
+        if usual is None or not self.is_trusted:
             return Floor(0, f"prediction: {self._why_not()}")
+        rate = usual * self.level.factor
         wanted = math.ceil(rate * service_s / (slots * BUSY_SHARE) - 1e-9)
         cap = math.floor(CAP * ceiling)
         return Floor(min(wanted, cap), f"prediction: {rate:.2f}/s within {lead_s:g} s, {self.accuracy.error:.0%} off")

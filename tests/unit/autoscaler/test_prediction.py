@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.autoscaler.domain.prediction import Accuracy, Prediction, SlotMean
+from services.autoscaler.domain.prediction import Accuracy, Level, Prediction, SlotMean
 from services.autoscaler.domain.season import DAY_SLOTS, SLOT_S, Season
 
 DAY_S = 86_400
@@ -30,7 +30,7 @@ def floor(prediction: Prediction, now_s: float, lead_s: float = 150.0, ceiling: 
 def test_workers_are_asked_for_so_early_that_they_are_ready_when_the_load_comes() -> None:
     prediction = taught(20.0, 20.0)
     tomorrow_s = 2 * DAY_S + MORNING_S
-    assert [floor(prediction, tomorrow_s - ahead_s) for ahead_s in (151, 150, 0)] == [1, 20, 20]
+    assert [floor(prediction, tomorrow_s - ahead_s) for ahead_s in (451, 450, 0)] == [1, 20, 20]
     assert floor(prediction, tomorrow_s + 3_600) == 1
 
 
@@ -61,6 +61,20 @@ def test_an_old_week_counts_less() -> None:
     for week in range(10):
         season.learn(week * 7 * DAY_S, 4.0 if week < 5 else 10.0)
     assert season.expected(10 * 7 * DAY_S) == pytest.approx(10 - 6 * 0.7**5)
+
+
+def test_a_day_with_a_fifth_more_is_expected_to_go_on_like_that() -> None:
+    prediction = taught(20.0, 20.0)
+    for slot in range(MORNING_S // SLOT_S):
+        prediction.learn(2 * DAY_S + slot * SLOT_S, 1.2)
+    assert floor(prediction, 2 * DAY_S + MORNING_S) == 24
+    assert prediction.accuracy.error == pytest.approx(0.0, abs=0.05)
+
+
+def test_a_day_with_ten_times_as_much_is_no_day_like_the_others() -> None:
+    assert Level(came=10.0, usual=1.0).factor == 1.5
+    assert Level(came=0.0, usual=1.0).factor == 0.5
+    assert Level().factor == 1.0
 
 
 def test_days_differ_once_they_are_known() -> None:
