@@ -1,10 +1,11 @@
 """Runs going through their graphs in virtual time, and the events that the autoscaler reads of them."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from typing import Protocol
 
 from loadtest.virtual.calendar import Calendar
 from loadtest.virtual.pipeline import Pipeline
@@ -12,6 +13,13 @@ from loadtest.virtual.pool import Pool
 from services.autoscaler.domain.open_runs import OpenRuns
 
 DEADLINE_S = 3_600.0
+
+
+class Taker(Protocol):
+    """Whoever takes calls."""
+
+    def submit(self, done: Callable[[], None]) -> None:
+        """A call has come; `done` is to be called when it is."""
 
 
 @dataclass(slots=True)
@@ -31,11 +39,15 @@ class Runs:
         self.took_s: list[float] = []
         """Of each run that is over."""
         self.open = 0
-        self._pools = pools
+        self._takers: dict[str, Taker] = dict(pools)
         self._calendar = calendar
         self._dice = dice
         self._told = told
         self._ids = count()
+
+    def route(self, model_class: str, taker: Taker) -> None:
+        """Calls of a class go to another one than its pool."""
+        self._takers[model_class] = taker
 
     def start(self, pipeline: Pipeline) -> None:
         """A request has come."""
@@ -54,7 +66,7 @@ class Runs:
             self._over(run, name, taken=False)
             return
         model_class = next(step for step in run.pipeline.graph.steps if step.id == name).chain[0].model_class
-        self._pools[str(model_class)].submit(partial(self._over, run, name, taken=True))
+        self._takers[str(model_class)].submit(partial(self._over, run, name, taken=True))
 
     def _over(self, run: _Run, name: str, *, taken: bool) -> None:
         self._told.decide(run.run_id, name, taken=taken)

@@ -84,12 +84,12 @@ class Control:
 
     def look(self, seen: Mapping[str, Observation], hosts: Sequence[Host], now_s: float) -> Plan:
         """`seen`: by queue label. `now_s`: the log's time, in seconds since the epoch."""
-        before, self._prewarmed = self._prewarmed, self._to_prewarm()
+        self._prewarmed = self._to_prewarm()
         coming = self.open_runs.calls_per_s(round(now_s * 1_000)) if self._prewarms else {}
         for queue in self._queues:
             known_coming = coming.get(queue.model_class) if self._is_told_by_graphs(queue) else None
             self._decide(queue, seen.get(queue.label, UNSEEN)._replace(coming_per_s=known_coming), now_s)
-        self._count_false_warms(seen, before)
+        self._count_false_warms(seen)
         self._layout = self._place(hosts, now_s)
         decisions = {label: known.decision for label, known in self._known.items() if known.decision}
         return Plan(decisions, self._layout)
@@ -127,11 +127,10 @@ class Control:
             floors.append(known.prediction.floor(now_s, known.start_s, known.service_s, rules.slots, rules.ceiling))
         return floors
 
-    def _count_false_warms(self, seen: Mapping[str, Observation], before: Mapping[str, Floor]) -> None:
-        """A worker that was there before pre-warming wanted one was not started by it."""
-        here = {label for label, of in seen.items() if of.fleet and of.fleet.coming_or_here} - set(before)
+    def _count_false_warms(self, seen: Mapping[str, Observation]) -> None:
+        here = {label for label, of in seen.items() if of.fleet and of.fleet.coming_or_here}
         called = {label for label, of in seen.items() if any(lane.outstanding for lane in of.lanes.values())}
-        self.false_warms.observe(self._prewarmed, here, called)
+        self.false_warms.observe(self._prewarmed, here, called | self.open_runs.called())
 
     def _place(self, hosts: Sequence[Host], now_s: float) -> Layout:
         """A queue of which nothing is known yet keeps what it has."""

@@ -43,6 +43,7 @@ class OpenRuns:
         self._branches = branches
         self._rates = CallRates(branches)
         self._runs: dict[str, _Run] = {}
+        self._called: set[str] = set()
         self._undecided: Counter[tuple[str, str]] = Counter()
         self._steps: dict[tuple[str, str], Step] = {}
 
@@ -56,6 +57,11 @@ class OpenRuns:
             self.decide(event.run_id, event.step, taken=False)
         elif isinstance(event, RunFinished):
             self.end(event.run_id, teaches=event.response.status in TELLING)
+
+    def called(self) -> set[str]:
+        """The model classes that runs were seen to have called since this was last asked."""
+        called, self._called = self._called, set()
+        return called
 
     def calls_per_s(self, now_ms: int) -> Mapping[str, float]:
         """By model class, how often the runs that start will call it; asked at every look."""
@@ -76,9 +82,13 @@ class OpenRuns:
     def decide(self, run_id: str, name: str, *, taken: bool) -> None:
         """A step of a run was called, or will not be."""
         run = self._runs.get(run_id)
-        if run is not None and run.undecided.pop(name, None) is not None:
-            self._branches.learn(run.pipeline, name, taken=taken)
-            self._one_less(run.pipeline, name)
+        step = run.undecided.pop(name, None) if run else None
+        if run is None or step is None:
+            return
+        self._branches.learn(run.pipeline, name, taken=taken)
+        self._one_less(run.pipeline, name)
+        if taken:
+            self._called.add(str(step.chain[0].model_class))
 
     def end(self, run_id: str, *, teaches: bool) -> None:
         """A run is over. `teaches`: the steps that it has not reached are steps that it did not take."""
