@@ -13,7 +13,7 @@ from typing import Any
 RUNS = (
     ("floor", "--duration", "10s", "--repeats", "5"),
     ("fanout", "--duration", "10s", "--repeats", "5"),
-    ("fanout", "--concurrency", "256", "--duration", "10s", "--repeats", "5"),
+    ("fanout", "--concurrency", "512", "--duration", "10s", "--repeats", "5"),
     ("peers",),
     ("isolation", "--duration", "10s"),
     ("scaleout", "--duration", "15s"),
