@@ -22,9 +22,9 @@ from loadtest.pool import Pool, ratio
 from loadtest.scenarios.fanout import TEXT
 from loadtest.warmth import warmed
 
-ENVIRONMENT = {"HEADWAY_AGGREGATOR_IDEMPOTENCY_WINDOW_MS": "120000"}
+ENVIRONMENT = {"HEADWAY_AGGREGATOR_IDEMPOTENCY_WINDOW_MS": "120000", "HEADWAY_KAFKA_PARTITIONS": "4"}
 WINDOW_S = 300.0
-MAXIMUM_CALLERS = 64
+MAXIMUM_CALLERS = 512
 MAXIMUM_S = 15.0
 """How long the maximum is looked for, when no rate is given."""
 SAMPLES = 150
