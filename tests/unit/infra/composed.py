@@ -1,5 +1,6 @@
 """Compose files as data: `docker-compose.yml` alone, or with an overlay of `infra/` merged into it."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ Composed = dict[str, Any]
 
 
 def read(file: str) -> Composed:
-    """With the defaults of its variables."""
-    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", (ROOT / file).read_text(encoding="utf-8"))
-    document: Composed = yaml.safe_load(text)
+    """With the defaults of its variables; the name of one stands where there is none."""
+    parsed = json.dumps(yaml.safe_load((ROOT / file).read_text(encoding="utf-8")))
+    with_defaults = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", parsed)
+    document: Composed = json.loads(re.sub(r"\$\{(\w+):\?[^}]*\}", r"\1", with_defaults))
     return document
 
 

@@ -27,6 +27,13 @@ PLAIN: dict[str, Any] = PLANES["plain"]["services"]
 WORKERS = [name for name in PLAIN if name.startswith("worker-")]
 OURS = [name for name, service in PLAIN.items() if service["image"] == "headway:local"]
 
+VOLUMES_OF_IMAGES = {
+    "apache/kafka": {"/etc/kafka/secrets", "/mnt/shared/config", "/var/lib/kafka/data"},
+    "prom/prometheus": {"/prometheus"},
+    "redis": {"/data"},
+}
+"""What an image declares and nothing mounts, Docker makes anew, and nameless, for each container."""
+
 every_service = pytest.mark.parametrize("service", EVERY)
 
 
@@ -51,6 +58,21 @@ def test_a_service_cannot_change_its_programs_nor_gain_rights(service: dict[str,
     assert int(service["user"].split(":")[0]) > 0
     assert "privileged" not in service
     assert not [volume for volume in service.get("volumes", ()) if "docker.sock" in volume]
+
+
+@every_service
+def test_what_is_kept_in_memory_can_be_written_by_whoever_runs(service: dict[str, Any]) -> None:
+    """A tmpfs is root's, with the mode that the folder has in the image: only `/tmp` is everybody's."""
+    user, group = service["user"].split(":")
+    for folder, _, options in (mount.partition(":") for mount in service.get("tmpfs", ())):
+        assert folder == "/tmp" or options in ("ro", f"uid={user},gid={group}")
+
+
+@every_service
+def test_no_start_leaves_a_volume_without_a_name(service: dict[str, Any]) -> None:
+    declared = VOLUMES_OF_IMAGES.get(service["image"].split(":")[0], set())
+    mounted = {mount.split(":")[1] for mount in service.get("volumes", ())}
+    assert declared <= mounted | {mount.split(":")[0] for mount in service.get("tmpfs", ())}
 
 
 @pytest.mark.parametrize("plane", PLANES)
