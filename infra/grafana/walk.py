@@ -1,10 +1,12 @@
 """Asks a Prometheus all that the dashboards ask, and its rules: `python -m infra.grafana.walk http://localhost:9090`.
 
-A line for each query that has no answer or one that is no number, and for each rule that cannot be evaluated; exit
-code 1 if there is any. For a plane that has been at work for a minute or two, on pipelines that have an `slo`.
+A line for each query that has no answer or one that is no number, and for each rule that cannot be evaluated or reads
+what is not there: a blind alert is as silent as one of a plane that is well. Exit code 1 if there is any. For a plane
+that has been at work for a minute or two, on pipelines that have an `slo`.
 """
 
 import math
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +16,8 @@ import httpx
 from infra.grafana.queries import documents, queries
 
 TIMEOUT_S = 10.0
+SERIES = re.compile(r"\b(?:headway[\w:]+|up\b)")
+"""Those of a rule's expression."""
 
 
 def walk(client: httpx.Client) -> Iterator[str]:
@@ -34,6 +38,13 @@ def _ill(client: httpx.Client) -> Iterator[str]:
         for rule in group["rules"]:
             if rule["health"] != "ok":
                 yield f"rule {rule['name']}: {rule['health']}: {rule.get('lastError', '')}"
+            for name in _absent(client, rule["query"]):
+                yield f"rule {rule['name']}: there is no {name}"
+
+
+def _absent(client: httpx.Client, expr: str) -> list[str]:
+    names = sorted(set(SERIES.findall(expr)))
+    return [name for name in names if not _asked(client, "query", query=f"count({name})")["result"]]
 
 
 def _wrong(found: list[dict[str, Any]]) -> str | None:
@@ -51,7 +62,7 @@ def main() -> int:
     """Prints what is wrong."""
     with httpx.Client(base_url=sys.argv[1], timeout=TIMEOUT_S) as client:
         wrong = list(walk(client))
-    sys.stdout.write("\n".join(wrong or ["every query has an answer, and every rule can be evaluated"]) + "\n")
+    sys.stdout.write("\n".join(wrong or ["every query has an answer, and every rule what it reads"]) + "\n")
     return int(bool(wrong))
 
 
