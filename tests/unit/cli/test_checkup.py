@@ -54,6 +54,13 @@ def test_without_any_java_the_install_command_is_given(tmp_path: Path, monkeypat
     assert java.fix
 
 
+def test_beside_a_broker_elsewhere_nothing_is_needed_to_run_one_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWAY_KAFKA_BOOTSTRAP_SERVERS", "kafka:29092")
+    assert found(tmp_path).keys() == {"python", "disk"}
+
+
 def test_a_taken_port_is_said_with_the_way_around(monkeypatch: pytest.MonkeyPatch) -> None:
     def taken(_: str) -> None:
         raise PlaneError("port 9092 on 127.0.0.1 is taken")
