@@ -19,6 +19,7 @@ main() {
     a_tenant_is_answered
     tenants_reach_only_what_is_theirs
     redis_asks_for_a_password
+    passwords_are_told_nowhere
 }
 
 # as USER KCAT OPTION...
@@ -70,6 +71,23 @@ redis_asks_for_a_password() {
     grep -q NOAUTH "$work/out" || broken "Redis answers anybody: $(cat "$work/out")"
     ! docker compose exec -T redis redis-cli ping 2>/dev/null | grep -q PONG || broken "Redis answers without TLS"
     ok "Redis answers nobody without TLS and a password"
+}
+
+passwords_are_told_nowhere() {
+    local file
+    for file in "$HEADWAY_SECRETS"/{users/*,*-password}; do cat "$file" && echo; done >"$work/passwords"
+    # shellcheck disable=SC2046  # ids
+    told_by "what Docker knows of the containers" docker inspect $(docker compose ps -aq)
+    told_by "what compose reads" docker compose config
+    told_by "the arguments of a process" docker compose top
+    told_by "a log" docker compose logs --no-color
+    ok "no password is told by Docker, compose, a process or a log"
+}
+
+# told_by WHAT COMMAND...
+told_by() {
+    "${@:2}" >"$work/out"
+    ! grep -qFf "$work/passwords" "$work/out" || broken "a password is in $1"
 }
 
 main
