@@ -48,6 +48,7 @@ from loadtest.scenarios import (
     sequential,
     soak,
 )
+from loadtest.virtual.command import simulate
 from schemas.durations import parse_duration_ms
 
 ONE_MACHINE = {"HEADWAY_KAFKA_PARTITIONS": "4"}
@@ -149,6 +150,7 @@ def bench(
 
 for name, each in SCENARIOS.items():
     app.command(name, help=each.purpose)(main)
+app.command("simulate", help="The autoscaler's own code in virtual time, beside published figures.")(simulate)
 
 
 async def _run(

@@ -11,7 +11,7 @@ from services.autoscaler.domain.control import Control, Plan
 from services.autoscaler.domain.policy import BUSY_SHARE
 from services.autoscaler.domain.rules import Rules
 
-SERVICE_S = 0.3
+SERVICE_S = 0.6
 """Of every class, so that only the share of the requests that call it tells one from another."""
 MODELS = tuple(model._replace(service_s=SERVICE_S) for model in (EMBEDDING, RETRIEVAL, CODE))
 ASSIST = pipeline(
@@ -24,7 +24,7 @@ ASSIST = pipeline(
 )
 BASE_PER_S, TIMES = 40.0, 10
 BURST_S, UNTIL_S, END_S = 900.0, 1_500.0, 2_700.0
-RULES = Rules(slots=4, ceiling=100, target_drain_s=60.0, cooldown_s=300.0)
+RULES = Rules(slots=4, ceiling=200, target_drain_s=60.0, cooldown_s=300.0)
 PER_REPLICA_S = RULES.slots * BUSY_SHARE / SERVICE_S
 """Calls a second that a worker takes."""
 EVERY_REQUEST = BASE_PER_S / PER_REPLICA_S

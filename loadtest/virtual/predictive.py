@@ -46,7 +46,7 @@ def simulated(control: Control, today: Day, history: list[Day], seed: int) -> tu
     for model in MODELS:
         plane.pools[model.name].put("machine-0", "warm")
         for number, day in enumerate(history):
-            _learn(control, model.name, day, number * DAY_S)
+            learn(control, model.name, day, number * DAY_S)
     begin_s, end_s = (midnight_s + hour * HOUR_S for hour in PEAK_HOURS)
     plane.load(ASK, today.per_s, today.peak_per_s, midnight_s + UNTIL_H * HOUR_S)
     plane.calendar.run(begin_s - 600)
@@ -61,7 +61,7 @@ def simulated(control: Control, today: Day, history: list[Day], seed: int) -> tu
     }, plane
 
 
-def _learn(control: Control, name: str, day: Day, midnight_s: float) -> None:
+def learn(control: Control, name: str, day: Day, midnight_s: float) -> None:
     """Slot by slot, as the looks of that day would have told it."""
     for slot in range(DAY_SLOTS):
         at_s = midnight_s + slot * SLOT_S

@@ -71,12 +71,12 @@ class Runs:
     def _over(self, run: _Run, name: str, *, taken: bool) -> None:
         self._told.decide(run.run_id, name, taken=taken)
         run.steps_left -= 1
+        if not run.steps_left:
+            self._end(run)
         for follower in run.pipeline.followers[name]:
             run.waiting[follower] -= 1
             if not run.waiting[follower]:
                 self._begin(run, follower)
-        if not run.steps_left:
-            self._end(run)
 
     def _end(self, run: _Run) -> None:
         self.open -= 1
