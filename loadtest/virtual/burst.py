@@ -1,5 +1,6 @@
 """Ten times the traffic for ten minutes: each class grows by its own rate of calls, and is back afterwards."""
 
+import math
 from typing import Any
 
 from loadtest.measure import percentile
@@ -8,7 +9,7 @@ from loadtest.virtual.paper import CODE, EMBEDDING, RETRIEVAL, SHARES
 from loadtest.virtual.pipeline import Call, pipeline
 from loadtest.virtual.plane import Plane
 from services.autoscaler.domain.control import Control, Plan
-from services.autoscaler.domain.policy import BUSY_SHARE
+from services.autoscaler.domain.policy import BUSY_SHARE, TOLERANCE
 from services.autoscaler.domain.rules import Rules
 
 SERVICE_S = 0.6
@@ -64,7 +65,10 @@ def rate_per_s(now_s: float) -> float:
 def _of_class(model: Model, wanted: list[int], cooldown_s: float) -> dict[str, Any]:
     share, base = SHARES[model.name], max(wanted[int(BURST_S) - 300 : int(BURST_S)])
     peak = max(wanted)
-    back_s = next((second - UNTIL_S for second in range(int(UNTIL_S), len(wanted)) if wanted[second] <= base), None)
+    settled = math.ceil(base * (1 + TOLERANCE))
+    back_s = next(
+        (second - UNTIL_S for second in range(int(UNTIL_S), len(wanted)) if wanted[second] <= settled), None
+    )
     needed_s = sum(_needed(share, second) for second in range(len(wanted)))
     return {
         "share": share,

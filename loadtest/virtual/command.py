@@ -31,6 +31,7 @@ def simulate(
     part: Annotated[list[str] | None, typer.Option(help=f"Only this: {', '.join(PARTS)}; again for more.")] = None,
     seed: Annotated[int, typer.Option(help="Of arrivals, service times and days.")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the figures.")] = None,
+    report_file: Annotated[Path | None, typer.Option("--report", help="Where to write a page with plots.")] = None,
 ) -> None:
     """Example: python -m loadtest simulate --part cascade --part burst --json simulate.json"""
     unknown = set(part or ()) - set(PARTS)
@@ -43,9 +44,14 @@ def simulate(
     rows = verdicts(measured)
     out.print(_table(rows))
     promises = broken(**{row.measure: row.kept for row in rows})
-    figures = {"scenario": "simulate", "machine": machine(), "seed": seed, **measured, **promises}
+    command = "python -m loadtest simulate" + "".join(f" --part {name}" for name in part or ())
+    figures = {"scenario": "simulate", "command": command, "machine": machine(), "seed": seed, **measured, **promises}
     if json_file is not None:
         json_file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    if report_file is not None:
+        from loadtest.report.page import render  # heavy, and of no use to whoever wants figures
+
+        report_file.write_text(render([figures]), encoding="utf-8")
     if not all(row.kept for row in rows):
         told.print("simulate: a promise is broken", style="red", markup=False)
         raise typer.Exit(1)

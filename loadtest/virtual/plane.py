@@ -49,8 +49,15 @@ class Plane:
         self.plan: Plan | None = None
         self._arrivals = {name: Arrivals() for name in self.pools}
         self._watchers: list[Callable[[Plan], None]] = []
-        control.watch([Scaled(model.name, model.name, rules[model.name], model.resources) for model in models])
+        self._scaled = [Scaled(model.name, model.name, rules[model.name], model.resources) for model in models]
+        control.watch(self._scaled)
         self.calendar.every(look_s, self._look)
+
+    def lead(self, control: Control) -> None:
+        """Another autoscaler leads from now on. It has read no event yet."""
+        control.watch(self._scaled)
+        self.control = control
+        self.runs.tell(control.open_runs)
 
     def watch(self, watcher: Callable[[Plan], None]) -> None:
         """Somebody to tell of every look."""

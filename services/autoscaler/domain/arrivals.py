@@ -12,8 +12,8 @@ MAX_MARKS = 120
 """Two minutes of a partition that is appended to in every second."""
 MAX_GAP_MS = 3_000
 """Between two looks. A stamp told from a longer gap could be as wrong as that."""
-LEAST_SPAN_MS = 1_000
-"""Of a rate. What one look more would double is no rate yet."""
+LEAST_SPAN_MS = 5_000
+"""Of a rate. Of less time it would be mostly chance."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Arrivals:
         return None if self._stamp is None else self._stamp.at_ms
 
     def per_s(self, window_ms: int) -> float | None:
-        """Records appended a second, up to the last look; None before the partition was looked at for a second.
+        """Records appended a second, up to the last look; None before the partition was looked at for 5 s.
 
         Over the window, or as much of it as was looked at. If nobody looked when it began, over all the time since
         somebody did: what came meanwhile must not count as if it had come just now.

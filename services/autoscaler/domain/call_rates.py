@@ -34,7 +34,7 @@ class CallRates:
             self._arrivals[pipeline].observe(runs, now_ms)
 
     def per_s(self) -> Mapping[str, float]:
-        """Calls a second by model class, as far as its pipelines have been looked at for a second."""
+        """Calls a second by model class, as far as its pipelines have been looked at for 5 s."""
         rates: defaultdict[str, float] = defaultdict(float)
         for pipeline, graph in self._graphs.items():
             runs_per_s = arrivals_per_s([self._arrivals[pipeline]])

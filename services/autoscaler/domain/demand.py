@@ -57,6 +57,8 @@ class Missing(NamedTuple):
     measures: tuple[str, ...]
     some_wait: bool
     """Tasks are known to wait, in whatever lane: one worker is right, however little else is known."""
+    there: int | None = None
+    """Workers that run tasks, or soon will; None: the fleet is not heard."""
 
 
 Analysis = Demand | Missing
@@ -70,7 +72,8 @@ def analyze(seen: Observation, usual_service_s: float | None = None) -> Analysis
     if service_s is None and not missing and not _has_work(seen):
         service_s = 0.0  # of no task at all
     if missing or service_s is None or seen.fleet is None:
-        return Missing((*missing, *(["the service time"] if service_s is None else [])), _some_wait(seen))
+        missing += ["the service time"] if service_s is None else []
+        return Missing(tuple(missing), _some_wait(seen), seen.fleet.coming_or_here if seen.fleet else None)
     lanes = {lane: _work(lane_seen, service_s) for lane, lane_seen in seen.lanes.items()}
     sustained_per_s = _sustained(sum(lane.arrivals_per_s or 0.0 for lane in seen.lanes.values()), seen.coming_per_s)
     return Demand(lanes, service_s, seen.fleet, sustained_per_s * service_s, seen.start_s or 0.0)

@@ -19,7 +19,10 @@ from services.autoscaler.domain.steadiness import Steadied, begin, steadied
 
 BUSY_SHARE = 0.75
 """Of the slots: the rest is room for what comes by chance, and drains what waits."""
-TOLERANCE = 0.1
+TOLERANCE, DOUBT = 0.1, 0.3
+"""How much more than workers are sized for starts none: it would go again at once. After some were taken away, for a
+cooldown, it takes as much as would fill the headroom: a little more is the same load, seen by chance as less before.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,9 @@ class Terms:
         """The formula's result."""
         return _ceil(self.needed)
 
-    def wish(self, there: int) -> int:
-        """A tenth more than `there` workers are sized for is not worth another one: it would go again at once."""
-        enough = self.by_load if self.needed > there * (1 + TOLERANCE) else min(self.by_load, there)
+    def wish(self, there: int, tolerance: float = TOLERANCE) -> int:
+        """How many workers the load asks for, where `there` are sized for already."""
+        enough = self.by_load if self.needed > there * (1 + tolerance) else min(self.by_load, there)
         return max(enough, self.in_flight) if self.in_flight > there else enough
 
 
@@ -70,14 +73,15 @@ class Decision:
 def decide(
     rules: Rules, analysis: Analysis, floors: Sequence[Floor], last: Decision | None, now_s: float
 ) -> Decision | None:
-    """One look later. None: nothing was ever known, so whatever runs goes on; a guess could stop a busy worker."""
+    """One look later. None: not even the fleet was ever heard; whatever runs goes on."""
     floors = (rules.warm, *floors)
     if isinstance(analysis, Missing):
         return _held(rules, analysis, floors, last, now_s)
     terms = weigh(rules, analysis)
     before = last.steadied if last else begin(analysis.fleet.coming_or_here, now_s)
     least = terms.in_flight if analysis.fleet.is_stable else before.replicas
-    after = steadied(before, terms.wish(before.replicas), now_s, rules.cooldown_s, least)
+    tolerance = DOUBT if before.was_just_lowered(now_s, rules.cooldown_s) else TOLERANCE
+    after = steadied(before, terms.wish(before.replicas, tolerance), now_s, rules.cooldown_s, least)
     return _decision(rules, terms, after, floors)
 
 
@@ -99,9 +103,9 @@ def _held(
     rules: Rules, analysis: Missing, floors: tuple[Floor, ...], last: Decision | None, now_s: float
 ) -> Decision | None:
     """As before, but that what is known to wait gets one worker; and no window passes while nothing is seen."""
-    if last is None and not analysis.some_wait:
+    if last is None and analysis.there is None and not analysis.some_wait:
         return None
-    before = last.steadied if last else begin(0, now_s)
+    before = last.steadied if last else begin(analysis.there or 0, now_s)
     wish = max(before.replicas, int(analysis.some_wait))
     after = steadied(before, wish, now_s, rules.cooldown_s, least=before.replicas)
     held = _decision(rules, last.terms if last else IDLE, after, floors)

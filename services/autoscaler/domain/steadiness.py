@@ -23,6 +23,12 @@ class Steadied(NamedTuple):
     changed_at_s: float
     wishes: tuple[Wish, ...]
     """Of the last window: those that a later one has not exceeded, so the first is the most."""
+    was_lowered: bool = False
+    """The last change took some away."""
+
+    def was_just_lowered(self, now_s: float, window_s: float) -> bool:
+        """Within the window."""
+        return self.was_lowered and now_s - self.changed_at_s < window_s
 
 
 def begin(replicas: int, now_s: float) -> Steadied:
@@ -37,7 +43,7 @@ def steadied(before: Steadied, wish: int, now_s: float, window_s: float, least: 
         return Steadied(wish, now_s, wishes)
     lower = max(_most_since(wishes, now_s - window_s / 2), least)
     if lower < before.replicas and now_s - before.changed_at_s >= window_s and wishes[0].replicas < before.replicas:
-        return Steadied(lower, now_s, wishes)
+        return Steadied(lower, now_s, wishes, was_lowered=True)
     return before._replace(wishes=wishes)
 
 

@@ -67,7 +67,7 @@ def test_a_queue_without_work_needs_no_service_time() -> None:
 
 
 def test_work_of_a_class_that_never_ran_is_known_to_wait() -> None:
-    assert missing(seen(outstanding=1, service_s=None)) == Missing(("the service time",), some_wait=True)
+    assert missing(seen(outstanding=1, service_s=None)) == Missing(("the service time",), some_wait=True, there=0)
 
 
 def test_a_queue_of_which_nothing_was_seen_is_not_one_without_work() -> None:
@@ -76,7 +76,7 @@ def test_a_queue_of_which_nothing_was_seen_is_not_one_without_work() -> None:
 
 def test_tasks_in_one_lane_wait_though_another_cannot_be_read() -> None:
     lanes = {Priority.INTERACTIVE: LaneSeen(0.0, 2), Priority.BATCH: LaneSeen(0.0, None)}
-    assert missing(Observation(lanes, 1.0, FleetSeen())) == Missing(("the lag of batch",), some_wait=True)
+    assert missing(Observation(lanes, 1.0, FleetSeen())) == Missing(("the lag of batch",), some_wait=True, there=0)
 
 
 @given(measures, counts, measures, st.booleans())

@@ -98,6 +98,16 @@ def test_a_tenth_more_than_workers_are_sized_for_starts_none() -> None:
     assert decided(seen(6.7), last=last, now_s=1.0).replicas == 3
 
 
+def test_just_after_some_were_taken_away_a_little_more_brings_none_back() -> None:
+    last = decided(seen(12.0))
+    for now_s in range(1, 61):
+        last = decided(seen(6.0), last=last, now_s=float(now_s))
+    assert last.replicas == 2
+    assert decided(seen(7.8), last=last, now_s=70.0).replicas == 2
+    assert decided(seen(7.9), last=last, now_s=70.0).replicas == 3
+    assert decided(seen(6.7), last=last, now_s=120.0).replicas == 3
+
+
 def test_workers_that_start_are_among_those_decided_on() -> None:
     first = decided(seen(9.0))
     again = decided(seen(9.0, fleet=FleetSeen(warm=1, starting=2)), last=first, now_s=1.0)
@@ -130,7 +140,13 @@ def test_a_new_leader_leaves_what_runs_for_a_window() -> None:
 
 
 def test_a_new_leader_that_cannot_see_decides_nothing() -> None:
-    assert decide(RULES, analyze(seen(outstanding=None)), (), None, 0.0) is None
+    assert decide(RULES, analyze(seen(outstanding=None, fleet=None)), (), None, 0.0) is None
+    kept = decided(seen(outstanding=None, fleet=FleetSeen(warm=2, starting=1)))
+    assert kept.replicas == 3
+
+
+def test_what_the_load_is_need_not_be_known_for_a_floor() -> None:
+    assert decided(seen(outstanding=None), Floor(1, "pre-warm")).replicas == 1
 
 
 @pytest.mark.parametrize(

@@ -25,17 +25,18 @@ def test_a_steady_partition_has_its_rate_in_every_window() -> None:
 
 
 def test_what_was_there_before_the_first_look_is_no_arrival() -> None:
-    assert looked((5_000, 0), (5_000, 1)).per_s(SHORT_MS) == 0
+    assert looked((5_000, 0), (5_000, 5)).per_s(SHORT_MS) == 0
 
 
 def test_one_look_is_no_rate() -> None:
     assert Arrivals().per_s(SHORT_MS) is None
     assert looked((9, 0)).per_s(SHORT_MS) is None
+    assert looked(*steady(5, 4)).per_s(SHORT_MS) is None, "nor are four seconds"
 
 
 def test_a_topic_made_anew_has_no_rate_until_it_is_looked_at_again() -> None:
     assert looked(*steady(5, 30), (3, 31)).per_s(LONG_MS) is None
-    assert looked(*steady(5, 30), (3, 31), (7, 32)).per_s(LONG_MS) == pytest.approx(4)
+    assert looked(*steady(5, 30), (3, 31), (23, 36)).per_s(LONG_MS) == pytest.approx(4)
 
 
 def test_what_came_while_nobody_looked_is_spread_over_that_time() -> None:
