@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import ConsumerRecord
 from pydantic_core import from_json
 
@@ -28,12 +28,10 @@ class Step(NamedTuple):
 
 async def completed_since(bootstrap: str, from_ms: int) -> list[Step]:
     """Every step with a task that was completed from then on, to the present end of the log."""
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+    consumer = AIOKafkaConsumer(EVENTS, bootstrap_servers=bootstrap, enable_auto_commit=False)
     await consumer.start()
     try:
-        await consumer.topics()
-        partitions = [TopicPartition(EVENTS, number) for number in consumer.partitions_for_topic(EVENTS) or ()]
-        consumer.assign(partitions)
+        partitions = consumer.assignment()
         left = await consumer.end_offsets(partitions)
         for partition, found in (await consumer.offsets_for_times(dict.fromkeys(partitions, from_ms))).items():
             consumer.seek(partition, found.offset if found else left[partition])

@@ -16,6 +16,7 @@ from aiokafka.structs import ConsumerRecord
 from prometheus_client.parser import text_string_to_metric_families
 
 from headway.client import HeadwayClient
+from loadtest.steps import completed_since
 from schemas.responses import InferenceResponse
 from tests.e2e.planes import RunningPlane
 
@@ -170,3 +171,12 @@ async def test_the_cost_of_a_run_is_right_and_everybody_tells_the_same(plane: Ru
 
 def bills(records: list[ConsumerRecord]) -> list[dict[str, Any]]:
     return [json.loads(record.value) for record in records]
+
+
+async def test_load_tests_read_every_step_from_the_log(plane: RunningPlane) -> None:
+    async with HeadwayClient(plane.endpoints.kafka) as headway:
+        run = await headway.run("long", {"latency_ms": CALL_MS}, timeout_s=TIMEOUT_S)
+    [task_at] = await stamps(plane, "inference-tasks-llm", run.run_id)
+    [over_at] = await stamps(plane, "inference-events", run.run_id, of=completed)
+    steps = await completed_since(plane.endpoints.kafka, over_at)
+    assert ("llm", task_at, over_at) in [(step.model_class, step.task_ms, step.over_ms) for step in steps]
