@@ -3,8 +3,8 @@
 Both run the same steps in turns: two of 5 ms, then one of 50 ms. Then runs as people have them: two stages that take
 5 to 8 s; what share of that is the plane's own, by the runs' own account and by the clock of the client.
 
-Promised: coordination, as runs account for it, is 0.4 % at most. The clock's share has the client's way to and from the
-log in it, and the tasks' way to their workers.
+Promised: coordination, as runs account for it, is 0.4 % at most. The clock's share has the client's way to and from
+the log in it, and the tasks' way to their workers.
 """
 
 import random
