@@ -28,6 +28,7 @@ timed() {
 finish() {
     local status=$?
     [ $status = 0 ] || docker compose logs --no-color --tail 20 >&2 || true
+    docker compose unpause >/dev/null 2>&1 || true # what is frozen does not stop
     docker compose down -v >/dev/null 2>&1
     rm -rf "$work"
     exit $status

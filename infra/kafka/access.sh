@@ -32,7 +32,7 @@ main() {
 
 # By a file, so that no process has a password among its arguments.
 set_password() {
-    (umask 077 && printf 'SCRAM-SHA-512=[password=%s]\n' "$2" >/tmp/credential)
+    (umask 077 && printf 'SCRAM-SHA-512=password=%s\n' "$2" >/tmp/credential)
     /opt/kafka/bin/kafka-configs.sh --bootstrap-server $broker --alter --add-config-file /tmp/credential \
         --entity-type users --entity-name "$1" >/dev/null
     rm /tmp/credential
