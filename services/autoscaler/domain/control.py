@@ -50,6 +50,9 @@ class Plan(NamedTuple):
 SMOOTHING = 0.02
 """How much of the way to a new service time one look goes: all terms have it as a factor, so its noise is theirs."""
 
+FORGET_EVERY_S = 60.0
+"""Runs whose end was not seen."""
+
 
 @dataclass(slots=True)
 class _Known:
@@ -75,6 +78,7 @@ class Control:
         self._known: dict[str, _Known] = {}
         self._prewarmed: Mapping[str, Floor] = {}
         self._layout: Layout | None = None
+        self._forgot_s = 0.0
 
     def watch(self, queues: Sequence[Scaled]) -> None:
         """Takes another configuration; what is known of queues that stay is kept. The first are placed first."""
@@ -84,6 +88,7 @@ class Control:
 
     def look(self, seen: Mapping[str, Observation], hosts: Sequence[Host], now_s: float) -> Plan:
         """`seen`: by queue label. `now_s`: the log's time, in seconds since the epoch."""
+        self._forget(now_s)
         self._prewarmed = self._to_prewarm()
         coming = self.open_runs.calls_per_s(round(now_s * 1_000)) if self._prewarms else {}
         for queue in self._queues:
@@ -97,6 +102,11 @@ class Control:
     def prediction(self, label: str) -> Prediction:
         """Of one queue: its season and its error."""
         return self._known[label].prediction
+
+    def _forget(self, now_s: float) -> None:
+        if now_s - self._forgot_s >= FORGET_EVERY_S:
+            self.open_runs.forget_overdue(now_s * 1_000)
+            self._forgot_s = now_s
 
     def _to_prewarm(self) -> Mapping[str, Floor]:
         return prewarmed(self.open_runs.needs(), self._prewarmed) if self._prewarms else {}

@@ -64,10 +64,9 @@ class Missing(NamedTuple):
 Analysis = Demand | Missing
 
 
-def analyze(seen: Observation, usual_service_s: float | None = None) -> Analysis:
-    """`usual_service_s`: what a task last took, for when no worker is there to tell."""
+def analyze(seen: Observation) -> Analysis:
+    """Either every measure is known, or those that are not are named."""
     service_s = _known(seen.service_s)
-    service_s = _known(usual_service_s) if service_s is None else service_s
     missing = [*_missing_lanes(seen), *([] if seen.fleet else ["the fleet"])]
     if service_s is None and not missing and not _has_work(seen):
         service_s = 0.0  # of no task at all

@@ -36,7 +36,7 @@ class Observation(NamedTuple):
 
     lanes: Mapping[Priority, LaneSeen]
     service_s: float | None = None
-    """The mean time of a task on the engine, as the workers tell it: nobody does while there is none."""
+    """The mean time of a task on the engine: as the workers tell it, or last did."""
     fleet: FleetSeen | None = None
     start_s: float | None = None
     """How long a worker takes from its start until it is ready, as one last did."""

@@ -49,6 +49,13 @@ def test_a_run_that_starts_places_every_class_it_will_call() -> None:
     assert replicas(look(control, 2.0, embedding=seen(), llm=seen())) == {"embedding": 0, "llm": 0}
 
 
+def test_nothing_stays_warm_for_a_run_whose_end_nobody_saw() -> None:
+    control = watching(LLM)
+    control.open_runs.start("lost", graph(call("answer", "llm")), 60_000)
+    assert replicas(look(control, 1.0, llm=seen())) == {"llm": 1}
+    assert replicas(look(control, 200.0, llm=seen())) == {"llm": 0}
+
+
 def test_a_queue_that_was_never_seen_keeps_what_runs() -> None:
     control = watching(EMBEDDING, LLM)
     plan = look(control, 1.0, hosts(1.0, llm=3), embedding=seen())

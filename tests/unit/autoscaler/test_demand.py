@@ -15,14 +15,14 @@ measures = st.none() | st.floats(0, 1e6)
 counts = st.none() | st.integers(0, 10**9)
 
 
-def demand(observation: Observation, usual_service_s: float | None = None) -> Demand:
-    analysis = analyze(observation, usual_service_s)
+def demand(observation: Observation) -> Demand:
+    analysis = analyze(observation)
     assert isinstance(analysis, Demand)
     return analysis
 
 
-def missing(observation: Observation, usual_service_s: float | None = None) -> Missing:
-    analysis = analyze(observation, usual_service_s)
+def missing(observation: Observation) -> Missing:
+    analysis = analyze(observation)
     assert isinstance(analysis, Missing)
     return analysis
 
@@ -54,14 +54,6 @@ def test_every_missing_measure_is_named() -> None:
     assert found.measures == ("the lag of standard", "the rate of standard", "the fleet", "the service time")
 
 
-def test_with_no_worker_to_tell_a_task_takes_what_it_last_took() -> None:
-    assert demand(seen(outstanding=3, service_s=None), usual_service_s=2.0).total.outstanding_s == 6.0
-
-
-def test_what_a_worker_tells_is_newer_than_what_was_usual() -> None:
-    assert demand(seen(outstanding=3, service_s=4.0), usual_service_s=2.0).service_s == 4.0
-
-
 def test_a_queue_without_work_needs_no_service_time() -> None:
     assert demand(seen(service_s=None)).total == Work(0.0, 0.0)
 
@@ -71,7 +63,7 @@ def test_work_of_a_class_that_never_ran_is_known_to_wait() -> None:
 
 
 def test_a_queue_of_which_nothing_was_seen_is_not_one_without_work() -> None:
-    assert missing(UNSEEN, usual_service_s=1.0).measures == ("the lag", "the fleet")
+    assert missing(UNSEEN).measures == ("the lag", "the fleet", "the service time")
 
 
 def test_tasks_in_one_lane_wait_though_another_cannot_be_read() -> None:
