@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from schemas.models import Queue, Resources
 from services.autoscaler.domain.branches import Branches
-from services.autoscaler.domain.demand import Demand, analyze
+from services.autoscaler.domain.demand import analyze
 from services.autoscaler.domain.false_warms import FalseWarms
 from services.autoscaler.domain.hosts import Host, Need
 from services.autoscaler.domain.layout import Layout, as_running
@@ -63,6 +63,14 @@ class _Known:
     prediction: Prediction = field(default_factory=Prediction)
     slot: SlotMean = field(default_factory=SlotMean)
     decision: Decision | None = None
+
+    def learn(self, seen: Observation, now_s: float) -> None:
+        """What outlives the look: no worker may be there to tell it at the next one."""
+        self.service_s = _smoothed(self.service_s, seen.service_s)
+        self.start_s = self.start_s if seen.start_s is None else seen.start_s
+        over = self.slot.observe(now_s, seen.arrivals_per_s)
+        if over:
+            self.prediction.learn(*over)
 
 
 class Control:
@@ -117,15 +125,8 @@ class Control:
 
     def _decide(self, queue: Scaled, seen: Observation, now_s: float) -> None:
         known = self._known[queue.label]
-        known.service_s = _smoothed(known.service_s, seen.service_s)
-        known.start_s = known.start_s if seen.start_s is None else seen.start_s
-        analysis = analyze(seen._replace(service_s=known.service_s))
-        rate = (
-            sum(lane.arrivals_per_s or 0.0 for lane in seen.lanes.values()) if isinstance(analysis, Demand) else None
-        )
-        over = known.slot.observe(now_s, rate)
-        if over:
-            known.prediction.learn(*over)
+        known.learn(seen, now_s)
+        analysis = analyze(seen._replace(service_s=known.service_s, start_s=known.start_s))
         known.decision = decide(queue.rules, analysis, self._floors(queue, known, now_s), known.decision, now_s)
 
     def _floors(self, queue: Scaled, known: _Known, now_s: float) -> list[Floor]:

@@ -43,5 +43,11 @@ class Observation(NamedTuple):
     coming_per_s: float | None = None
     """How many tasks a second the runs that start will bring, sooner or later; None where the graphs do not tell."""
 
+    @property
+    def arrivals_per_s(self) -> float | None:
+        """Of all lanes; None unless each of them is known."""
+        rates = [lane.arrivals_per_s for lane in self.lanes.values() if lane.arrivals_per_s is not None]
+        return sum(rates) if rates and len(rates) == len(self.lanes) else None
+
 
 UNSEEN = Observation({})

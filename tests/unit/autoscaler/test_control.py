@@ -70,6 +70,12 @@ def test_a_worker_that_is_gone_is_remembered_for_the_time_a_task_took() -> None:
     assert later.decisions["llm"].terms.arriving == 12.0
 
 
+def test_a_backlog_is_drained_in_the_time_after_a_start_though_no_worker_is_there_to_tell_it() -> None:
+    control = watching(LLM)
+    look(control, 1.0, llm=seen(0.0, 0)._replace(start_s=90.0))
+    assert look(control, 2.0, llm=seen(0.0, 100)).decisions["llm"].terms.draining == 1.0
+
+
 def test_a_service_time_is_believed_little_by_little() -> None:
     control = watching(LLM)
     look(control, 0.0, llm=seen(1.0, service_s=1.0))
