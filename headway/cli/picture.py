@@ -74,14 +74,20 @@ class Picture:
     """Model classes without a worker that is there."""
     open_runs: int | None
     cost_usd_per_hour: float | None
+    idle_usd_per_hour: float | None
+    """Of that, what replicas cost whose slots are free."""
     silent: tuple[str, ...]
     """Services that do not answer."""
+
+
+IDLE = ("",)
+"""No pipeline's: what idle replicas cost."""
 
 
 def picture(moved: Movement) -> Picture:
     """What the services tell of themselves."""
     lanes = tuple(_lanes(moved))
-    costs = moved.per_second(m.COST_USD_TOTAL)
+    costs, kinds = moved.per_second(m.COST_USD_TOTAL), moved.per_second(m.COST_USD_TOTAL, "kind")
     return Picture(
         window_s=moved.seconds,
         pipelines=tuple(_pipelines(moved)),
@@ -89,6 +95,7 @@ def picture(moved: Movement) -> Picture:
         asleep=_asleep(lanes),
         open_runs=_whole(moved.now(m.OPEN_RUNS).get(())),
         cost_usd_per_hour=_hourly(costs.get(())),
+        idle_usd_per_hour=_hourly(kinds.get(("idle",))),
         silent=moved.last.silent,
     )
 
@@ -126,7 +133,8 @@ def _pipelines(moved: Movement) -> Iterator[PipelineNow]:
     times = moved.quantiles(m.RUN_SECONDS, SHARES, "pipeline")
     costs = moved.per_second(m.COST_USD_TOTAL, "pipeline")
     promised = moved.told(m.SLO_LATENCY_SECONDS, "pipeline")
-    for pipeline in sorted({key[:1] for of_pipelines in (ended, costs, promised) for key in of_pipelines}):
+    known = {key[:1] for of_pipelines in (ended, costs, promised) for key in of_pipelines}
+    for pipeline in sorted(known - {IDLE}):
         statuses = {status: rate for (name, status), rate in ended.items() if name == pipeline[0]}
         runs, cost = sum(statuses.values()), costs.get(pipeline)
         p50, p95 = _milliseconds(times.get(pipeline))

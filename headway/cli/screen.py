@@ -51,8 +51,9 @@ def busy_lanes(lanes: Sequence[LaneNow]) -> list[LaneNow]:
 
 def _summary(seen: Picture) -> str:
     asleep = UNKNOWN if seen.asleep is None else ", ".join(map(line, seen.asleep)) or "nothing"
-    runs, cost = _known(seen.open_runs, _count), _known(seen.cost_usd_per_hour, dollars)
-    return f"last {seen.window_s:.0f} s · {runs} open runs · {cost} per hour · asleep: {asleep}"
+    runs = _known(seen.open_runs, _count)
+    cost, idle = (_known(usd, dollars) for usd in (seen.cost_usd_per_hour, seen.idle_usd_per_hour))
+    return f"last {seen.window_s:.0f} s · {runs} open runs · {cost} per hour, {idle} of it idle · asleep: {asleep}"
 
 
 def _pipeline(row: PipelineNow) -> tuple[str, ...]:

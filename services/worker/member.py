@@ -1,5 +1,6 @@
 """One queue on one worker: its engine, its slots, its loop, and what it says of itself."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ from services.worker.ended_runs import EndedRuns
 from services.worker.engine_life import EngineLife, EngineLostError
 from services.worker.handlers import Surroundings, TaskHandler
 from services.worker.telemetry import Telemetry
+
+ACCOUNT_S = 1.0
+"""Costs follow the slots that are free at each of these looks."""
 
 ConsumerFactory = Callable[[ConsumerSettings, RebalanceListener], Consumer]
 
@@ -93,6 +97,15 @@ class Member:
     async def guard(self) -> None:
         """A component: lets time pass for the circuit breaker."""
         await self._circuit.keep()
+
+    async def account(self) -> None:
+        """A component: counts what the replica costs while its slots are free, from its engine's start on."""
+        last_s = self._monotonic()
+        while True:
+            await asyncio.sleep(ACCOUNT_S)
+            before_s, last_s = last_s, self._monotonic()
+            if self._life.started:
+                self._telemetry.idled(last_s - before_s)
 
     async def drain(self, timeout_s: float) -> None:
         """Leaves the group and lets running tasks end for a while; what still runs then is stopped."""

@@ -35,6 +35,7 @@ class Telemetry:
 
     def __init__(self, queue: Queue, slots: Slots, metrics: Metrics) -> None:
         self._queue = queue
+        self._slots = slots
         names = (queue.model_class, queue.backend)
         tasks = metrics.counter(m.TASKS_TOTAL)
         self._tasks = {(lane, end): tasks.labels(*names, lane, end) for lane in Priority for end in OUTCOMES}
@@ -44,6 +45,7 @@ class Telemetry:
         self._cold_start = metrics.histogram(m.COLD_START_SECONDS).labels(*names, "zero")
         self._tokens = metrics.counter(m.TOKENS_TOTAL)
         self._cost = metrics.counter(m.COST_USD_TOTAL)
+        self._idle_cost = self._cost.labels("", queue.model_class, "idle")
         letters = metrics.counter(m.DEAD_LETTERS_TOTAL)
         self._dead_letters = {why: letters.labels(queue.topic, why) for why in DEAD_LETTERED}
         metrics.gauge(m.SLOTS).labels(*names).set(slots.total)
@@ -62,6 +64,11 @@ class Telemetry:
     def started(self, seconds: float) -> None:
         """The engine went from nothing to its first health."""
         self._cold_start.observe(seconds)
+
+    def idled(self, seconds: float) -> None:
+        """So long the replica has been there with as many busy slots as now. Idle cost is no pipeline's."""
+        free_share = 1 - self._slots.busy / self._slots.total
+        self._idle_cost.inc(self._queue.price.replica_hour_usd * free_share * seconds / 3_600)
 
     def ended(self, task: InferenceTask, event: StepCompleted | StepFailed, took: Effort) -> None:
         """A task's report is in the log."""

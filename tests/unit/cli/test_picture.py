@@ -47,6 +47,7 @@ def worker(tasks: float, failed: float, cost: float) -> Counted:
             of_llm("tasks_total", lane="interactive", outcome="failed"): failed,
             of_llm("tasks_total", lane="batch", outcome="succeeded"): 7.0,
             series("cost_usd_total", pipeline="ask", model_class="llm", kind="busy"): cost,
+            series("cost_usd_total", pipeline="", model_class="llm", kind="idle"): cost / 5,
             **histogram("task_queue_seconds", 0.2, tasks, lane="interactive", **queue),
             **histogram("task_service_seconds", 2.0, tasks, **queue),
         }
@@ -102,7 +103,7 @@ def test_a_pipeline_tells_its_runs_and_their_cost() -> None:
     assert (row.partial_share, row.failed_share) == (0.05, 0.25)
     assert (row.p50_ms, row.p95_ms) == pytest.approx((750.0, 975.0))
     assert (row.cost_usd_per_hour, row.cost_usd_per_run) == pytest.approx((180.0, 0.025))
-    assert (found.cost_usd_per_hour, found.open_runs) == pytest.approx((180.0, 4))
+    assert (found.cost_usd_per_hour, found.idle_usd_per_hour, found.open_runs) == pytest.approx((216.0, 36.0, 4))
 
 
 @pytest.mark.parametrize(
@@ -141,6 +142,6 @@ def test_a_screen_never_shows_zero_for_what_is_not_known() -> None:
         screen.print(part)
     text = out.getvalue()
     assert "no answer from autoscaler" in text
-    assert "last 10 s · 0 open runs · $0.000000 per hour · asleep: –" in text
+    assert "last 10 s · 0 open runs · $0.000000 per hour, $0.000000 of it idle · asleep: –" in text
     interactive = next(row for row in text.splitlines() if "interactive" in row)
     assert interactive.split() == ["llm", "interactive", "–", "–", "0.0", "–", "–", "–", "3/8", "–", "–", "–"]

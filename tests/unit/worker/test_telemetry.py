@@ -2,10 +2,11 @@
 
 import re
 
-from schemas.base import Output
+from schemas.base import Output, Priority
 from schemas.errors import ErrorCode
 from schemas.models import ModelClass, queues
 from schemas.pipelines import PipelineSpec
+from schemas.tasks import Price
 from services.chassis.metrics import Metrics
 from services.worker.domain.reports import completed, effort, error_detail, failed
 from services.worker.domain.slots import Slots
@@ -32,6 +33,18 @@ def test_a_step_is_told_where_its_attempts_spent_their_time() -> None:
     error = error_detail("answer", ErrorCode.ENGINE_FAILED, "broke", retryable=True)
     telemetry.ended(TASK, failed(TASK, again, error, slots=4), again)
     assert seconds_by_component(metrics) == {"queue": 0.75, "cold": 2.0, "service": 1.25}
+
+
+def test_free_slots_cost_what_busy_ones_do() -> None:
+    """Half an hour of a replica of 3.6 dollars an hour, a quarter of it at work."""
+    priced = LLM.model_copy(
+        update={"backends": (LLM.backends[0].model_copy(update={"price": Price(replica_hour_usd=3.6)}),)}
+    )
+    metrics, (queue,), slots = Metrics(), queues({"llm": priced}), Slots(4)
+    telemetry = Telemetry(queue, slots, metrics)
+    slots.take(Priority.INTERACTIVE)
+    telemetry.idled(1_800)
+    assert 'headway_cost_usd_total{kind="idle",model_class="llm",pipeline=""} 1.35' in metrics.exposition().decode()
 
 
 def pipeline(name: str, *steps: dict[str, object]) -> PipelineSpec:
