@@ -24,6 +24,7 @@ CLAIMS = (
     Claim("floor", "one hop of bare aiokafka, of the ten that such a run has", "hop_ms.p50", "{} ms"),
     Claim("fanout", "added to the 55 ms ideal of a two-stage run, one caller", "added_ms.p50", "{} ms", alone=True),
     Claim("fanout", "that, over the floor of ten hops in the same run", "hop_ratio", "{} ×", alone=True),
+    Claim("fanout", "the same, over a floor asked as often as the plane", "as_often.hop_ratio", "{} ×", alone=True),
     Claim("fanout", "two-stage runs a second, broker and load included", "throughput_per_s", "{} /s", alone=False),
     Claim("peers", "runs a second, over the best of Celery, Ray Serve and Restate", "throughput_ratio", "{} ×"),
     Claim("isolation", "p99 of fast calls beside saturated slow ones, over idle: separate workers", "ratio", "{} ×"),

@@ -1,4 +1,8 @@
-"""The plane's own share of a run: two parallel 5 ms steps, then one of 50 ms, beside the floor in the same run."""
+"""The plane's own share of a run: two parallel 5 ms steps, then one of 50 ms, beside the floor in the same run.
+
+One caller's runs rest while their engines work, and a hop is slower after a rest: processors sleep, caches are cold.
+So beside one caller the floor is measured twice, one chain after another and as often as there were runs.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +19,10 @@ TEXT = "x" * 256
 
 
 async def run(context: Context) -> dict[str, Any]:
-    """Keys: `ideal_ms`, `added_ms{p50,p95,p99}`, `floor`, `hop_ratio`, and those of every scenario."""
+    """Keys: `ideal_ms`, `added_ms{p50,p95,p99}`, `floor`, `hop_ratio`, and those of every scenario.
+
+    For one caller also `as_often{rate_per_s, floor_ms{p50,p95,p99}, hop_ratio}`.
+    """
     half = replace(context, load=replace(context.load, duration_s=context.load.duration_s / 2))
     chain = await floor.measure(half)
     async with HeadwayClient(context.endpoints.kafka) as headway:
@@ -23,6 +30,7 @@ async def run(context: Context) -> dict[str, Any]:
         context.say("fanout: warming up")
         await call(-1)
         measurement = await observe(context, call)
+    added_s = measurement.latencies.percentile(50) - IDEAL_MS / 1_000
     return {
         **measurement.as_json(),
         "ideal_ms": IDEAL_MS,
@@ -32,7 +40,19 @@ async def run(context: Context) -> dict[str, Any]:
             "latency_ms": chain.latencies.summary_ms(50, 95, 99),
             SERIES: {"percentiles_ms": chain.latencies.curve_ms()},
         },
-        "hop_ratio": _ratio(measurement.latencies.percentile(50) - IDEAL_MS / 1_000, chain.latencies.percentile(50)),
+        "hop_ratio": _ratio(added_s, chain.latencies.percentile(50)),
+        **(await _as_often(half, measurement.throughput_per_s, added_s) if context.load.concurrency == 1 else {}),
+    }
+
+
+async def _as_often(context: Context, rate_per_s: float, added_s: float) -> dict[str, Any]:
+    rested = await floor.measure(replace(context, load=replace(context.load, rate_per_s=rate_per_s)))
+    return {
+        "as_often": {
+            "rate_per_s": round(rate_per_s, 1),
+            "floor_ms": rested.latencies.summary_ms(50, 95, 99),
+            "hop_ratio": _ratio(added_s, rested.latencies.percentile(50)),
+        }
     }
 
 
