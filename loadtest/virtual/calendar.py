@@ -30,7 +30,7 @@ class Calendar:
             happening()
             self.after(interval_s, again)
 
-        again()
+        self.after(0.0, again)
 
     def run(self, until_s: float) -> None:
         """Lets everything happen that is due by then."""
