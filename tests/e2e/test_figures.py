@@ -27,7 +27,7 @@ LLM_SLOTS = 4
 CALL_MS = 2_000
 COMPONENTS = ("queue", "cold", "service", "coordination")
 NOISE_MS = 250
-"""What a machine that runs other tests as well may put between two stamps. On one that does not, all is within 5 %."""
+"""What a machine that runs other tests as well may put between two stamps. On a quiet one all is within 5 %."""
 
 
 class Figures:
