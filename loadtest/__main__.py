@@ -19,7 +19,7 @@ from rich.table import Table
 from headway.plane.errors import PlaneError
 from loadtest.bench import bench as measure_all
 from loadtest.bench import read
-from loadtest.context import BROKEN, Context, Scenario
+from loadtest.context import BROKEN, ONE_MACHINE, Context, Scenario
 from loadtest.generator import Load
 from loadtest.machine import machine
 from loadtest.measure import SERIES
@@ -50,9 +50,6 @@ from loadtest.scenarios import (
 )
 from loadtest.virtual.command import simulate
 from schemas.durations import parse_duration_ms
-
-ONE_MACHINE = {"HEADWAY_KAFKA_PARTITIONS": "4"}
-"""As docs/operations.md advises."""
 
 SCENARIOS = {
     "floor": Scenario(floor.run, repeatable=True),

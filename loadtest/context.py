@@ -10,6 +10,8 @@ from headway.plane.endpoints import Endpoints, load_endpoints
 from loadtest.generator import Load
 
 CONFIG = Path(__file__).parent / "config"
+ONE_MACHINE = {"HEADWAY_KAFKA_PARTITIONS": "4"}
+"""For a plane that is measured on one, as docs/operations.md advises."""
 BROKEN = "broken"
 """The key under which a scenario tells which promises were not kept: the command then ends with exit code 1."""
 

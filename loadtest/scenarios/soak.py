@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from headway.client import HeadwayClient
 from loadtest import resources
 from loadtest.asking import asking
-from loadtest.context import Context, broken
+from loadtest.context import ONE_MACHINE, Context, broken
 from loadtest.generator import Call, Load, generate
 from loadtest.measure import Measurement
 from loadtest.pool import Pool, ratio
 from loadtest.scenarios.fanout import TEXT
 from loadtest.warmth import warmed
 
-ENVIRONMENT = {"HEADWAY_AGGREGATOR_IDEMPOTENCY_WINDOW_MS": "120000", "HEADWAY_KAFKA_PARTITIONS": "4"}
+ENVIRONMENT = {**ONE_MACHINE, "HEADWAY_AGGREGATOR_IDEMPOTENCY_WINDOW_MS": "120000"}
 WINDOW_S = 300.0
 MAXIMUM_CALLERS = 512
 MAXIMUM_S = 15.0
