@@ -81,8 +81,9 @@ def analyze(seen: Observation) -> Analysis:
 def _sustained(arrivals_per_s: float, coming_per_s: float | None) -> float:
     """Tasks a second. What arrives counts, where it is so much more than the graphs tell that no wave explains it."""
     coming_per_s = _known(coming_per_s)
-    explained = coming_per_s is not None and arrivals_per_s <= coming_per_s * WAVE
-    return coming_per_s if explained and coming_per_s is not None else arrivals_per_s
+    if coming_per_s is None or arrivals_per_s > coming_per_s * WAVE:
+        return arrivals_per_s
+    return coming_per_s
 
 
 def _missing_lanes(seen: Observation) -> list[str]:
