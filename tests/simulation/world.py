@@ -156,9 +156,8 @@ class World:
         """The newest record's stamp."""
         self._context = copy_context()
         for topic in all_topics(parts.LIVE.bundle.model_classes, {}):
-            self.kafka.create_topic(
-                topic.name, PARTITIONS.get(topic.name) or (topic.partitions if TASKS in topic.name else None) or 1
-            )
+            of_tasks = topic.partitions if TASKS in topic.name else None
+            self.kafka.create_topic(topic.name, of_tasks or PARTITIONS.get(topic.name, 1))
 
     def stream(self, name: str) -> Random:
         """Randomness of its own for each concern: more of one changes nothing of another."""
