@@ -1,11 +1,11 @@
-"""Who is alive and how busy: repeated every few seconds on the fleet topic."""
+"""Who is alive and how busy, and who is to run where: repeated every few seconds on the fleet topic."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from schemas.base import LogTime, Message
+from schemas.base import Contract, LogTime, Message
 
 
 class FleetMessage(Message):
@@ -42,6 +42,7 @@ class WorkerStatus(FleetMessage):
     ready_at: LogTime | None = Field(default=None, description="When the engine became ready.")
     committed: dict[int, int] = Field(default_factory=dict, description="Next offset by task partition it owns.")
     service_ms: float | None = Field(default=None, ge=0, description="Recent mean of engine time a task.")
+    start_ms: float | None = Field(default=None, ge=0, description="What its last start took, from its process's.")
 
 
 class CircuitState(StrEnum):
@@ -62,14 +63,81 @@ class BreakerState(FleetMessage):
     probes: int = Field(default=0, ge=0, description="Half-open: how many tasks it would try now.")
 
 
+class Capacity(Contract):
+    """What a machine has for workers. Memory is in bytes."""
+
+    cpu: float = Field(default=0.0, ge=0, description="Cores.")
+    memory: int = Field(default=0, ge=0)
+    gpus: int = Field(default=0, ge=0)
+    gpu_memory: int = Field(default=0, ge=0, description="Of all GPUs together, which are alike.")
+
+
 class HostStatus(FleetMessage):
-    """A host and the worker processes it keeps."""
+    """A host and the worker processes it keeps. Workers are counted by `class` or `class.backend`."""
 
     type: Literal["host-status"] = "host-status"
-    workers: dict[str, int] = Field(description="Worker processes by `class` or `class.backend`.")
+    workers: dict[str, int] = Field(description="Worker processes, those that drain included.")
+    ready: dict[str, int] = Field(default_factory=dict, description="Of these, the ones that are warm.")
     desired: dict[str, int] | None = Field(default=None, description="How many it is to keep; null: it does not say.")
     restarts: int = Field(default=0, ge=0, description="Workers restarted since the host began.")
+    capacity: Capacity | None = Field(default=None, description="null: it is not placed on.")
+    model_classes: tuple[str, ...] = Field(default=(), description="What it may run; empty: all.")
+    labels: tuple[str, ...] = ()
+    failing: tuple[str, ...] = Field(default=(), description="Of which workers do not become ready here.")
+    leaving: bool = Field(default=False, description="It is to be given back: it gets nothing new.")
 
 
-FleetStatus = ServiceStatus | OpenRuns | WorkerStatus | BreakerState | HostStatus
+class AutoscalerStarted(FleetMessage):
+    """An autoscaler has begun to lead. The offset of this record is its epoch."""
+
+    type: Literal["autoscaler-started"] = "autoscaler-started"
+
+
+class Kept(Contract):
+    """Workers of one queue on one host."""
+
+    warm: int = Field(default=0, ge=0)
+    asleep: int = Field(default=0, ge=0)
+
+
+class Placement(FleetMessage):
+    """What one host is to run, all of it; from the autoscaler that leads."""
+
+    type: Literal["placement"] = "placement"
+    host: str = Field(description="The host's `instance`.")
+    epoch: int = Field(ge=0, description="Hosts obey the highest.")
+    queues: dict[str, Kept] = Field(description="By `class` or `class.backend`; of what is not listed, none.")
+
+
+class Term(Contract):
+    """A line of the account of a decision."""
+
+    term: str
+    value: str
+    how: str = ""
+
+
+class ScalingDecision(FleetMessage):
+    """How many workers a queue is to have, and why; from the autoscaler that leads."""
+
+    type: Literal["scaling-decision"] = "scaling-decision"
+    epoch: int = Field(ge=0)
+    queue: str = Field(description="`class` or `class.backend`.")
+    replicas: int = Field(ge=0)
+    asleep: int = Field(default=0, ge=0)
+    unplaced: int = Field(default=0, ge=0, description="Of these, the ones for which no host has room.")
+    because: str
+    terms: tuple[Term, ...] = ()
+
+
+FleetStatus = (
+    ServiceStatus
+    | OpenRuns
+    | WorkerStatus
+    | BreakerState
+    | HostStatus
+    | AutoscalerStarted
+    | Placement
+    | ScalingDecision
+)
 FLEET: TypeAdapter[FleetStatus] = TypeAdapter(Annotated[FleetStatus, Field(discriminator="type")])

@@ -116,7 +116,7 @@ LOOP_TOPICS = (
     Topic(
         FLEET, "FleetStatus", "instance", partitions=1, retention_ms=HOUR_MS,
         producers=("orchestrator", "aggregator", "worker", "autoscaler", "host"),
-        consumers=("orchestrator", "autoscaler", "cli"),
+        consumers=("orchestrator", "autoscaler", "host", "cli"),
     ),
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from pydantic import ValidationError
 
 from schemas import headers
-from schemas.fleet import FLEET, BreakerState, FleetMessage, FleetStatus, WorkerStatus
+from schemas.fleet import FLEET, BreakerState, FleetMessage, FleetStatus, Placement, ScalingDecision, WorkerStatus
 from schemas.topics import FLEET as FLEET_TOPIC
 from services.chassis.clock import LogClock
 from services.chassis.kafka.messages import encode, message_type
@@ -126,5 +126,13 @@ def _decode(record: Record) -> FleetStatus | None:
 
 
 def _key(status: FleetStatus) -> tuple[str, ...]:
-    part = (status.model_class, status.backend) if isinstance(status, WorkerStatus | BreakerState) else ()
+    match status:
+        case WorkerStatus() | BreakerState():
+            part: tuple[str, ...] = (status.model_class, status.backend)
+        case Placement():
+            part = (status.host,)
+        case ScalingDecision():
+            part = (status.queue,)
+        case _:
+            part = ()
     return (status.type, status.instance, *part)
