@@ -75,6 +75,7 @@ async def serve(app: App[AggregatorSettings]) -> None:
         app.component("blob sweep", blobs.sweep_forever())
         app.component("pipelines", _expect_pipelines(app, connection))
         publisher = FleetPublisher(producer, app.clock, lambda: _statuses(app, join))
+        app.readiness.add("fleet", publisher.why_not_ready)
         app.component("fleet", publisher.run())
         app.component("open runs", _announce_at_once(join, publisher))
         await app.stopping.wait()

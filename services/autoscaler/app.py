@@ -52,7 +52,9 @@ async def serve(app: App[AutoscalerSettings]) -> None:
         app.readiness.add("lag", collector.why_not_ready)
         app.component("config", config.run())
         app.component("fleet view", view.run(fleet_log))
-        app.component("fleet", FleetPublisher(producer, app.clock, lambda: _statuses(app, config)).run())
+        publisher = FleetPublisher(producer, app.clock, lambda: _statuses(app, config))
+        app.readiness.add("fleet", publisher.why_not_ready)
+        app.component("fleet", publisher.run())
         app.component("collector", collector.run())
         await app.stopping.wait()
 

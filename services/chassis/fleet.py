@@ -1,6 +1,7 @@
 """Who is alive and how busy: statuses repeated on the fleet topic, and the picture they add up to."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
@@ -15,6 +16,8 @@ from services.chassis.kafka.types import KafkaError, Outgoing, Producer, Produce
 from services.chassis.logging import log
 
 PUBLISH_EVERY_S = 3.0
+SILENT_S = 12.0
+"""Without an acknowledgement: then nothing that this process does reaches the log."""
 EXPIRY_MS = 12_000
 """A status not repeated for so long, by the log's time, is no longer true."""
 FOLLOW_TIMEOUT_S = 1.0
@@ -34,12 +37,22 @@ class FleetPublisher:
         clock: LogClock,
         build: Callable[[], Sequence[FleetMessage]],
         interval_s: float = PUBLISH_EVERY_S,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._producer = producer
         self._clock = clock
         self._build = build
         self._interval_s = interval_s
         self._due = asyncio.Event()
+        self._monotonic = monotonic
+        self._acknowledged_at: float | None = None
+
+    def why_not_ready(self) -> str | None:
+        """A readiness check: a broker that stands still lets polls return, but acknowledges nothing."""
+        at = self._acknowledged_at
+        if at is not None and self._monotonic() - at <= SILENT_S:
+            return None
+        return "Kafka has acknowledged nothing yet" if at is None else f"no acknowledgement for {SILENT_S:.0f} s"
 
     async def run(self) -> None:
         """Raises ProducerDeadError; what cannot be said now is said again later."""
@@ -65,6 +78,7 @@ class FleetPublisher:
         """Once, and acknowledged."""
         for appended in await self._producer.send_all([_record(status) for status in self._build()]):
             self._clock.observe(appended.timestamp)
+            self._acknowledged_at = self._monotonic()
 
 
 def _record(status: FleetMessage) -> Outgoing:

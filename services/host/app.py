@@ -48,6 +48,7 @@ async def serve(app: App[HostSettings]) -> None:
         publisher = FleetPublisher(producer, app.clock, lambda: _statuses(app, config, workers))
         app.component("config", config.run())
         app.component("workers", workers.run())
+        app.readiness.add("fleet", publisher.why_not_ready)
         app.component("fleet", publisher.run())
         await app.stopping.wait()
         await workers.drain(app.settings.drain_timeout_s - KILL_MARGIN_S)

@@ -88,7 +88,9 @@ async def serve(app: App[OrchestratorSettings]) -> None:
         app.component("admission", _admit(config, ingress))
 
         app.component("worker statuses", _report(view, dispatch))
-        app.component("fleet", FleetPublisher(producer, app.clock, partial(_statuses, app, config)).run())
+        publisher = FleetPublisher(producer, app.clock, partial(_statuses, app, config))
+        app.readiness.add("fleet", publisher.why_not_ready)
+        app.component("fleet", publisher.run())
         await app.stopping.wait()
 
 

@@ -98,6 +98,7 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
         stack.push_async_callback(_give_back, claims, producer)
         stack.push_async_callback(app.end_components)  # before their clients are closed
         await publisher.publish()  # from its acknowledgement the clock learns the time
+        app.readiness.add("fleet", publisher.why_not_ready)
         app.component("fleet", publisher.run())
         app.component("claims", claims.keep(ended.add))
         app.component("ended-runs", ended.follow(RedisDeadRuns(redis)))

@@ -17,7 +17,7 @@ from schemas.fleet import (
 )
 from schemas.topics import FLEET
 from services.chassis.clock import LogClock
-from services.chassis.fleet import EXPIRY_MS, FleetPublisher, FleetView
+from services.chassis.fleet import EXPIRY_MS, SILENT_S, FleetPublisher, FleetView
 from services.chassis.kafka.in_memory import InMemoryKafka
 from services.chassis.kafka.messages import encode
 from services.chassis.kafka.types import ProducerDeadError, Record
@@ -160,6 +160,19 @@ class TestPublisher:
         kafka.create_topic(FLEET, 1)
         await until(lambda: bool(kafka.records(FLEET)))
         running.cancel()
+
+    async def test_it_is_ready_while_the_broker_acknowledges(self) -> None:
+        kafka, monotonic = InMemoryKafka(clock=lambda: NOON_MS), Monotonic()
+        kafka.create_topic(FLEET, 1)
+        publisher = FleetPublisher(kafka.producer(), LogClock(), lambda: [host(1)], monotonic=monotonic)
+        assert publisher.why_not_ready() == "Kafka has acknowledged nothing yet"
+        await publisher.publish()
+        monotonic.now_s = SILENT_S
+        assert publisher.why_not_ready() is None
+        monotonic.now_s += 0.1
+        assert publisher.why_not_ready() == "no acknowledgement for 12 s"
+        await publisher.publish()
+        assert publisher.why_not_ready() is None
 
     async def test_a_dead_producer_ends_it(self) -> None:
         kafka = InMemoryKafka(clock=lambda: NOON_MS)
