@@ -5,7 +5,7 @@ BIN := .venv/bin
 UV := 0.13.9
 INSTALLED := .venv/installed
 
-.PHONY: install demo test simulate check up bench clean
+.PHONY: install demo test simulate verify check up bench clean
 .DELETE_ON_ERROR:
 
 install: $(INSTALLED) ## the virtual environment, with real small models
@@ -25,6 +25,10 @@ test: install ## the whole suite that needs no GPU
 
 simulate: install ## thousands of planes in virtual time, and what befalls them
 	$(BIN)/python -m tests.simulation --seeds 3000 --jobs 2
+
+verify: install ## the compose plane, open and secured, held to its promises: needs Docker and kcat
+	infra/verify-compose.sh
+	infra/verify-secure.sh
 
 up: install ## the embedded plane, until Ctrl-C
 	$(BIN)/headway up
