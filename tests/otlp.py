@@ -42,7 +42,7 @@ class Received:
     @property
     def attributes(self) -> dict[str, str | int | float]:
         """By name."""
-        return {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in self.span.attributes}
+        return {a.key: getattr(a.value, str(a.value.WhichOneof("value"))) for a in self.span.attributes}
 
 
 class Collector:
