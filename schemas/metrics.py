@@ -69,7 +69,7 @@ BREAKER_STATE = Metric(
 TOKENS_TOTAL = Metric(
     "headway_tokens_total",
     "counter",
-    "Tokens by kind: input, cached, output.",
+    "Tokens by kind: input (all of a prompt), of these cached and resent (by an attempt after the first), output.",
     ("pipeline", "model_class", "kind"),
 )
 COST_USD_TOTAL = Metric("headway_cost_usd_total", "counter", "Cost of work.", ("pipeline", "model_class", "kind"))

@@ -168,7 +168,7 @@ def _reasons() -> list[Panel]:
         trend(
             About(
                 title="Tokens by kind",
-                description="Input: whole prompts, cached parts included. Cached: what an engine had already.",
+                description="Input: whole prompts. Of these, cached: what the engine had; resent: by further attempts.",
                 unit="none",
                 width=12,
                 next=Next("Which step is it?", LATENCY),

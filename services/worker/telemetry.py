@@ -24,7 +24,7 @@ Outcome = Literal["succeeded", "failed", "expired", "dropped", "repeated", "unde
 OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed", "expired", "dropped", "repeated", "undecodable")
 DEAD_LETTERED = (DeadLetterReason.UNDECODABLE, DeadLetterReason.POISON)
 STEP_COMPONENTS = ("queue", "cold", "service")
-TOKENS = ("input", "cached", "output")
+TOKENS = ("input", "cached", "resent", "output")
 MAX_SERIES = 1_024
 RECENT = 0.1
 """Weight of the newest task in the mean of service times."""
@@ -123,7 +123,9 @@ class Telemetry:
         if event.cost_usd:
             self._cost.labels(*names, "busy").inc(event.cost_usd)
         used = took.usage
-        for kind, count in zip(TOKENS, (used.input_tokens, used.cached_tokens, used.output_tokens), strict=True):
+        resent = used.input_tokens if task.attempt > 1 else 0
+        counts = (used.input_tokens, used.cached_tokens, resent, used.output_tokens)
+        for kind, count in zip(TOKENS, counts, strict=True):
             if count:
                 self._tokens.labels(*names, kind).inc(count)
 

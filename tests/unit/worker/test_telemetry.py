@@ -7,6 +7,7 @@ from schemas.errors import ErrorCode
 from schemas.models import ModelClass, queues
 from schemas.pipelines import PipelineSpec
 from schemas.tasks import Price
+from schemas.usage import TokenUsage
 from services.chassis.metrics import Metrics
 from services.worker.domain.reports import completed, effort, error_detail, failed
 from services.worker.domain.slots import Slots
@@ -33,6 +34,17 @@ def test_a_step_is_told_where_its_attempts_spent_their_time() -> None:
     error = error_detail("answer", ErrorCode.ENGINE_FAILED, "broke", retryable=True)
     telemetry.ended(TASK, failed(TASK, again, error, slots=4), again)
     assert seconds_by_component(metrics) == {"queue": 0.75, "cold": 2.0, "service": 1.25}
+
+
+def test_a_prompt_that_is_sent_again_is_told() -> None:
+    metrics, (queue,) = Metrics(), queues({"llm": LLM})
+    telemetry = Telemetry(queue, Slots(4), metrics)
+    used = TokenUsage(input_tokens=100, cached_tokens=40, output_tokens=7)
+    for task in (TASK.model_copy(update={"attempt": 1}), TASK.model_copy(update={"attempt": 2})):
+        took = effort(task_at=1_000, started_at=1_000, ready_at=0, service_ms=10, usage=used)
+        telemetry.ended(task, completed(task, took, Output(value={}), slots=4), took)
+    kinds = re.findall(r'headway_tokens_total\{kind="(\w+)",.*\} (.+)', metrics.exposition().decode())
+    assert {kind: float(count) for kind, count in kinds} == {"input": 200, "cached": 80, "resent": 100, "output": 14}
 
 
 def test_free_slots_cost_what_busy_ones_do() -> None:
