@@ -168,7 +168,7 @@ def _reasons() -> list[Panel]:
         trend(
             About(
                 title="Tokens by kind",
-                description="Input: whole prompts. Of these, cached: what the engine had; resent: by further attempts.",
+                description="Input: whole prompts. Of these, cached: what an engine had; resent: by retries.",
                 unit="none",
                 width=12,
                 next=Next("Which step is it?", LATENCY),

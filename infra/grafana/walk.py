@@ -16,8 +16,8 @@ import httpx
 from infra.grafana.queries import documents, queries
 
 TIMEOUT_S = 10.0
-SERIES = re.compile(r"\b(?:headway[\w:]+|up\b)")
-"""Those of a rule's expression."""
+SERIES = re.compile(r"\b(?:headway[\w:]+|kafka_\w+|up\b)(?:\{[^}]*\})?")
+"""Those of a rule's expression, as it chooses among them."""
 
 
 def walk(client: httpx.Client) -> Iterator[str]:
@@ -43,8 +43,8 @@ def _ill(client: httpx.Client) -> Iterator[str]:
 
 
 def _absent(client: httpx.Client, expr: str) -> list[str]:
-    names = sorted(set(SERIES.findall(expr)))
-    return [name for name in names if not _asked(client, "query", query=f"count({name})")["result"]]
+    chosen = sorted(set(SERIES.findall(expr)))
+    return [series for series in chosen if not _asked(client, "query", query=f"count({series})")["result"]]
 
 
 def _wrong(found: list[dict[str, Any]]) -> str | None:
