@@ -39,7 +39,8 @@ def test_a_query_without_an_answer_is_named_with_its_panel(result: list[Any], wh
 
 
 def rule(health: str, **more: str) -> dict[str, str]:
-    query = "sum by (topic) (increase(headway_dead_letters_total[15m])) > scalar(headway:limit:per_day)"
+    query = 'sum by (topic) (increase(headway_dead_letters_total[15m])) > scalar(headway:limit{window="1d"})'
+    query += ' and kafka_consumergroup_lag{topic=~".*-tasks-.+"} > 0 or absent(up{job="host"})'
     return {"name": "DeadLetters", "health": health, "query": query, **more}
 
 
@@ -48,7 +49,15 @@ def test_a_rule_that_cannot_be_evaluated_is_named_with_its_error() -> None:
     assert wrong([{"value": [0, "1"]}], ill) == ["rule DeadLetters: err: many-to-many matching"]
 
 
-@pytest.mark.parametrize("unknown", ["headway_dead_letters_total", "headway:limit:per_day"])
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        "headway_dead_letters_total",
+        'headway:limit{window="1d"}',
+        'kafka_consumergroup_lag{topic=~".*-tasks-.+"}',
+        'up{job="host"}',
+    ],
+)
 def test_a_rule_that_reads_what_is_not_there_is_named_with_that(unknown: str) -> None:
     found = wrong([{"value": [0, "1"]}], rule("ok"), unknown=unknown)
     assert found == [f"rule DeadLetters: there is no {unknown}"]
