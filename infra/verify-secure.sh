@@ -3,7 +3,8 @@
 #
 #   infra/verify-secure.sh
 #
-# As infra/verify-compose.sh; needs openssl as well, and a kcat on librdkafka 2.6.1 or later.
+# As infra/verify-compose.sh, and needs openssl as well. Where kcat is too old to log in, Debian's newer one is built into
+# an image.
 # shellcheck source=infra/verify-common.sh
 source "$(dirname "$0")/verify-common.sh"
 
@@ -11,7 +12,7 @@ export COMPOSE_PROJECT_NAME=headway-verify-secure COMPOSE_FILE=docker-compose.ym
 export HEADWAY_SECRETS=$work/secrets HEADWAY_CONFIG=$work/config
 
 main() {
-    kcat_can_log_in
+    choose_kcat
     infra/make-secrets.sh acme globex >/dev/null
     cp -r infra/config "$HEADWAY_CONFIG"
     printf '%s: {ingress_topics: [inference-requests-%s]}\n' acme acme globex globex >"$HEADWAY_CONFIG/tenants.yaml"
@@ -23,19 +24,36 @@ main() {
     passwords_are_told_nowhere
 }
 
-# as USER KCAT OPTION...
-as() { timeout 30 kcat -b $broker -m 10 $(login "$1") "${@:2}" 2>&1; }
-
-login() {
-    echo -X security.protocol=SASL_SSL -X sasl.mechanisms=SCRAM-SHA-512 -X ssl.ca.location="$HEADWAY_SECRETS/ca.pem" \
-        -X sasl.username="$1" -X sasl.password="$(cat "$HEADWAY_SECRETS/users/$1")"
-}
-
-# Older ones answer the challenge of Kafka 4 wrongly: https://github.com/edenhill/kcat/issues/462
-kcat_can_log_in() {
+# Before librdkafka 2.6.1 it answers the challenge of Kafka 4 wrongly: https://github.com/edenhill/kcat/issues/462
+choose_kcat() {
     local version
     version=$(kcat -V 2>&1 | sed -n 's/.*librdkafka \([0-9.]*\).*/\1/p')
-    printf '%s\n' 2.6.1 "$version" | sort -VC || broken "kcat stands on librdkafka $version; from 2.6.1 on it can log in"
+    printf '%s\n' 2.6.1 "$version" | sort -VC || timed "kcat stands on librdkafka $version: a newer one" newer_kcat
+}
+
+# From now on `kcat` is that of an image.
+newer_kcat() {
+    docker build -q -t headway-verify-kcat - >/dev/null <<END
+FROM debian:trixie-slim
+RUN apt-get update && apt-get install --yes --no-install-recommends kcat && rm -rf /var/lib/apt/lists/*
+END
+    mkdir "$work/bin"
+    cat >"$work/bin/kcat" <<END
+#!/bin/sh
+exec docker run --rm -i --init --network host -v $work:$work:ro headway-verify-kcat kcat "\$@"
+END
+    chmod +x "$work/bin/kcat"
+    PATH=$work/bin:$PATH
+}
+
+# as USER KCAT OPTION...
+as() { timeout 30 kcat -F "$(login "$1")" -b $broker -m 10 "${@:2}" 2>&1; }
+
+# The file of a user's login, so that no process has a password among its arguments.
+login() {
+    printf '%s\n' security.protocol=SASL_SSL sasl.mechanisms=SCRAM-SHA-512 "ssl.ca.location=$HEADWAY_SECRETS/ca.pem" \
+        "sasl.username=$1" "sasl.password=$(cat "$HEADWAY_SECRETS/users/$1")" >"$work/login-$1"
+    echo "$work/login-$1"
 }
 
 strangers_reach_nothing() {
@@ -52,8 +70,7 @@ strangers_reach_nothing() {
 a_tenant_is_answered() {
     echo 'verify-acme:{"pipeline": "ask", "input": {"question": "When are default parameter values evaluated?"}}' |
         as acme -P -t inference-requests-acme -K:
-    # shellcheck disable=SC2046  # options without blanks
-    until_answered verify-acme 1 60 inference-responses-acme $(login acme)
+    until_answered verify-acme 1 60 inference-responses-acme -F "$(login acme)"
     grep -q '"status":"succeeded"' "$work/responses" || broken "the answer is $(cat "$work/responses")"
     grep -q '"tenant":"acme"' "$work/responses" || broken "the tenant is not acme: $(cat "$work/responses")"
     ok "a tenant is answered on its own topics"
@@ -69,6 +86,11 @@ tenants_reach_only_what_is_theirs() {
     done
     refused acme write inference-requests -P -t inference-requests
     refused acme read inference-requests-acme -C -t inference-requests-acme -o beginning -e
+    for user in acme globex; do
+        as "$user" -L | sed -n 's/^ *topic "\([^"]*\)".*/\1/p' | sort | tr '\n' ' ' >"$work/out"
+        [ "$(cat "$work/out")" = "inference-requests-$user inference-responses-$user " ] ||
+            broken "$user sees $(cat "$work/out")"
+    done
     ok "nobody reads or writes what belongs to a tenant, or to the plane"
 }
 
@@ -93,7 +115,9 @@ passwords_are_told_nowhere() {
     told_by "what compose reads" docker compose config
     told_by "the arguments of a process" docker compose top
     told_by "a log" docker compose logs --no-color
-    ok "no password is told by Docker, compose, a process or a log"
+    .venv/bin/python -m infra.images.scan headway:local "$work/passwords" >"$work/out" ||
+        broken "in the image: $(cat "$work/out")"
+    ok "no password is told by Docker, compose, a process, a log or the image"
 }
 
 # told_by WHAT COMMAND...
