@@ -19,7 +19,7 @@ main() {
     mkdir -p "$folder/users"
     cd "$folder"
     [ -e ca.pem ] || openssl req -x509 "${key[@]}" -days $days -subj "/CN=Headway" \
-        -keyout ca.key -out ca.pem 2>/dev/null
+        -addext keyUsage=critical,keyCertSign,cRLSign -keyout ca.key -out ca.pem 2>/dev/null
     chmod 600 ca.key
     certificate kafka
     certificate redis
@@ -37,9 +37,21 @@ certificate() {
     [ ! -e "$1.pem" ] || return 0
     openssl req "${key[@]}" -subj "/CN=$1" -keyout "$1.key" -out "$1.csr" 2>/dev/null
     openssl x509 -req -in "$1.csr" -CA ca.pem -CAkey ca.key -CAcreateserial -days $days -out "$1.crt" 2>/dev/null \
-        -extfile <(printf 'subjectAltName=DNS:%s,DNS:localhost,IP:127.0.0.1' "$1")
+        -extfile <(extensions "$1")
     cat "$1.key" "$1.crt" >"$1.pem"
     rm "$1.key" "$1.csr" "$1.crt"
+}
+
+# All that a strict client asks for, as Python is from 3.13 on.
+extensions() {
+    cat <<END
+subjectAltName=DNS:$1,DNS:localhost,IP:127.0.0.1
+basicConstraints=critical,CA:FALSE
+keyUsage=critical,digitalSignature
+extendedKeyUsage=serverAuth
+subjectKeyIdentifier=hash
+authorityKeyIdentifier=keyid
+END
 }
 
 password() {
