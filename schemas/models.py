@@ -12,6 +12,8 @@ from schemas.tasks import Price
 
 MAX_PARTITIONS = 1_000
 """Partitions of one task topic: a bound on what a typo can ask of the broker."""
+SPILL_AT = 0.8
+"""The rest of the time a step has left is a reserve for a wait that was guessed too short."""
 
 
 def _partitions(value: object) -> object:
@@ -191,6 +193,12 @@ class Backend(Written):
     name: Name
     engine: EngineConfig
     price: Price = Field(default_factory=Price)
+    spill_at: float = Field(
+        default=SPILL_AT,
+        ge=0,
+        le=1,
+        description="Tasks spill over to it once cheaper ones would use up this share of the time a step has left.",
+    )
     slots: int | None = Field(default=None, ge=1, le=10_000)
     lanes: Lanes | None = None
     breaker: BreakerRules | None = None
@@ -240,6 +248,7 @@ class Queue(Written):
     group: str
     engine: EngineConfig
     price: Price
+    spill_at: float
     slots: int
     rank: Literal["fast", "slow"]
     batch: Batch
@@ -266,6 +275,7 @@ def queues(model_classes: Mapping[str, ModelClass]) -> Iterator[Queue]:
                 group=f"headway-worker-{label}",
                 engine=backend.engine,
                 price=backend.price,
+                spill_at=backend.spill_at,
                 slots=backend.slots or model_class.slots,
                 rank=model_class.rank,
                 batch=model_class.batch,

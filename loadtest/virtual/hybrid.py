@@ -14,9 +14,9 @@ from loadtest.virtual.paper import LLM
 from loadtest.virtual.pipeline import Call, pipeline
 from loadtest.virtual.plane import Plane
 from loadtest.virtual.pool import Pool, usd
-from services.autoscaler.domain.backends import Offer, choose, predicted_wait_s
 from services.autoscaler.domain.control import Control
 from services.autoscaler.domain.rules import Rules
+from services.orchestrator.domain.backends import Offer, choose, predicted_wait_s
 
 OWN = LLM._replace(service_s=2.0)
 HOSTED = Model("hosted", 0.0, 2.0, slots=1_000_000, usd_per_hour=0.0)
@@ -52,7 +52,7 @@ class Routed:
     def _own_wait_s(self) -> float | None:
         warm = self._own.count("warm")
         service_s = self._own.usual_service_s or OWN.service_s
-        return predicted_wait_s(self._own.outstanding, service_s, OWN.slots, warm, 0.0 if warm else None)
+        return predicted_wait_s(self._own.outstanding, service_s, OWN.slots * warm, 0.0 if warm else None)
 
 
 def measure(seed: int = 0) -> dict[str, Any]:

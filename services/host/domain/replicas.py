@@ -86,8 +86,8 @@ Action = Start | Stop | Kill | Forget
 
 
 def version_of(queue: Queue) -> str:
-    """Changes when workers of the queue must be replaced; prices and replica counts reach them otherwise."""
-    told = queue.model_dump_json(exclude={"price", "scaling", "resources"})
+    """Changes when workers of the queue must be replaced; what is left out is for others to know, or in the tasks."""
+    told = queue.model_dump_json(exclude={"price", "spill_at", "scaling", "resources"})
     return hashlib.sha256(told.encode()).hexdigest()[:12]
 
 

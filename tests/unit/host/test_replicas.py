@@ -60,6 +60,10 @@ class TestDesired:
         assert list(desired(found, ["embedding"])) == [C]
         assert list(desired(found, ["unknown"])) == []
 
+    def test_whom_others_spill_over_to_is_not_restarted_when_they_do_so_earlier(self) -> None:
+        (queue,) = configured({"llm": model_class()})
+        assert version_of(queue) == version_of(queue.model_copy(update={"spill_at": 0.5}))
+
 
 class TestVersion:
     def test_what_a_worker_is_told_at_its_start_is_in_the_version(self) -> None:
