@@ -1,32 +1,38 @@
-"""What the policy has decided of each queue: told by the autoscaler, read by whoever asks, now or at a change."""
+"""What the policy has decided of each queue: told by whoever leads, read by whoever asks, now or at a change."""
 
 import asyncio
-from collections.abc import Collection, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping, Sequence
 
-Pods = Mapping[str, int | None]
-"""Workers that are to be there, warm or asleep, by queue label; None for a queue of which nothing is decided yet."""
-
-NOTHING: Pods = MappingProxyType({})
+from services.autoscaler.domain.control import Plan
+from services.autoscaler.domain.hosts import Host
 
 
 class Board:
-    """For one event loop. Empty until the first decision, and again once this autoscaler does not lead any more."""
+    """For one event loop. Without numbers until the first decision, and while this autoscaler does not lead."""
 
     def __init__(self) -> None:
-        self._pods = NOTHING
+        self._queues: frozenset[str] = frozenset()
+        self._pods: Mapping[str, int] = {}
         self._changed = asyncio.Event()
         self._closed = False
 
-    def tell(self, pods: Pods) -> None:
-        """Takes the place of what was told before. `pods`: every queue that is configured."""
+    def watch(self, queues: Iterable[str]) -> None:
+        """Takes the labels of another configuration."""
+        self._queues = frozenset(queues)
+
+    def on_look(self, plan: Plan, hosts: Sequence[Host]) -> None:
+        """A worker that sleeps has a pod as well."""
+        self.tell({label: decided.replicas + decided.asleep for label, decided in plan.decisions.items()})
+
+    def on_end(self) -> None:
+        """What is decided from now on, another one says."""
+        self.tell({})
+
+    def tell(self, pods: Mapping[str, int]) -> None:
+        """`pods`: how many are to be there, by queue label. Takes the place of what was told before."""
         if pods != self._pods:
             self._pods = dict(pods)
             self._wake()
-
-    def retract(self) -> None:
-        """Nothing is known any more: what was decided is another's to say."""
-        self.tell(NOTHING)
 
     def close(self) -> None:
         """Nothing will be told any more: whoever waits need not."""
@@ -35,16 +41,16 @@ class Board:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it makes sense to wait."""
+        """Whether it makes no sense to wait."""
         return self._closed
 
     @property
-    def queues(self) -> Collection[str]:
-        """Labels of those that are configured; none as long as nothing is known."""
-        return self._pods.keys()
+    def queues(self) -> frozenset[str]:
+        """Labels of those that are configured; none while that is not known."""
+        return self._queues
 
     def pods(self, queue: str) -> int | None:
-        """How many workers are to be there; None when that is not known."""
+        """How many are to be there; None when that is not known."""
         return self._pods.get(queue)
 
     @property

@@ -111,7 +111,8 @@ class ExternalScaler:
         known = self._board.queues
         if known and queue not in known:
             await context.abort(
-                grpc.StatusCode.NOT_FOUND, f"metadata.{QUEUE}: no queue {queue[:100]!r}; there are {', '.join(known)}"
+                grpc.StatusCode.NOT_FOUND,
+                f"metadata.{QUEUE}: no queue {queue[:100]!r}; there are {', '.join(sorted(known))}",
             )
         return queue
 

@@ -11,11 +11,14 @@ import grpc.aio
 import pytest
 from grpc_tools import protoc
 
+from services.autoscaler.domain.control import Control, Scaled
+from services.autoscaler.domain.rules import Rules
 from services.autoscaler.keda import externalscaler_pb2 as pb
 from services.autoscaler.keda.board import Board
 from services.autoscaler.keda.scaler import ExternalScaler, handlers
 from services.autoscaler.keda.server import KedaServer
 from services.chassis.settings import SettingsError
+from tests.unit.autoscaler.observed import seen
 
 FOLDER = Path(pb.__file__).parent
 PATIENCE_S = 5.0
@@ -77,8 +80,9 @@ def channel_to(port: int) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(f"127.0.0.1:{port}")
 
 
-def told(**pods: int | None) -> Board:
+def told(**pods: int) -> Board:
     board = Board()
+    board.watch(["embedding", "llm"])
     board.tell(pods)
     return board
 
@@ -109,7 +113,7 @@ async def test_a_queue_that_needs_no_worker_is_inactive() -> None:
         assert await keda.is_active() is False
 
 
-@pytest.mark.parametrize("board", [Board(), told(embedding=None, llm=2)], ids=["at all", "of this queue"])
+@pytest.mark.parametrize("board", [Board(), told(llm=2)], ids=["at all", "of this queue"])
 async def test_what_is_not_known_is_an_error_and_never_zero(board: Board) -> None:
     async with asked(board) as keda:
         with refused(grpc.StatusCode.UNAVAILABLE, "embedding needs is not known"):
@@ -118,10 +122,19 @@ async def test_what_is_not_known_is_an_error_and_never_zero(board: Board) -> Non
             await keda.is_active()
 
 
+async def test_a_worker_that_sleeps_has_a_pod() -> None:
+    control = Control()
+    control.watch([Scaled("embedding", "embedding", Rules(1, 4, 10.0, 60.0, tier="standby", least=2))])
+    board = told()
+    async with asked(board) as keda:
+        board.on_look(control.look({"embedding": seen()}, (), 0.0), ())
+        assert [value for _, *value in await keda.metrics()] == [[2, 2.0]]
+
+
 async def test_one_that_leads_no_more_does_not_know() -> None:
     board = told(embedding=3)
     async with asked(board) as keda:
-        board.retract()
+        board.on_end()
         with refused(grpc.StatusCode.UNAVAILABLE):
             await keda.metrics()
 
@@ -172,7 +185,7 @@ async def test_only_what_changes_is_pushed() -> None:
     async with asked(board) as keda:
         stream = keda.stream()
         assert await active(stream) is True
-        for pods in ({"embedding": 3, "llm": 0}, {"embedding": 3, "llm": 2}, {"embedding": None, "llm": 2}):
+        for pods in ({"embedding": 3, "llm": 0}, {"embedding": 3, "llm": 2}, {"llm": 2}):
             board.tell(pods)
         board.tell({"embedding": 0, "llm": 2})
         assert await active(stream) is False
