@@ -69,7 +69,7 @@ strangers_reach_nothing() {
 
 a_tenant_is_answered() {
     echo 'verify-acme:{"pipeline": "ask", "input": {"question": "When are default parameter values evaluated?"}}' |
-        as acme -P -t inference-requests-acme -K:
+        as acme -P -t inference-requests-acme -K: >"$work/out"
     until_answered verify-acme 1 60 inference-responses-acme -F "$(login acme)"
     grep -q '"status":"succeeded"' "$work/responses" || broken "the answer is $(cat "$work/responses")"
     grep -q '"tenant":"acme"' "$work/responses" || broken "the tenant is not acme: $(cat "$work/responses")"
