@@ -16,10 +16,13 @@ from headway.plane.ports import HOST, PortMode, Ports, choose_ports, free_ports
 from headway.plane.process import tail
 from headway.plane.service import ServiceSpec, SetupSpec
 from headway.plane.supervisor import Plane, Progress
+from services.host.adapters.machine import cores
 
 SERVICES = ("orchestrator", "aggregator", "autoscaler", "host")
 HOST_READY_TIMEOUT_S = 600.0
 """The first start of real models builds their indexes."""
+LEAST_CORES = 2
+"""Of what the host announces: models share one core as well as two, only more slowly."""
 PROBE_S = 0.5
 ONE_WISH_S = 1.0
 
@@ -117,7 +120,16 @@ def _services(ports: Ports, replicas: Mapping[str, int], env: Mapping[str, str])
                 env=env,
                 ready_timeout_s=HOST_READY_TIMEOUT_S if service == "host" else 60.0,
                 instance=instance,
+                defaults=_host_defaults(replicas) if service == "host" else {},
             )
+
+
+def _host_defaults(replicas: Mapping[str, int]) -> dict[str, str]:
+    """A lone host, or one that nobody places on, need not wait to be told what is configured."""
+    defaults = {"HEADWAY_HOST_CPU": str(LEAST_CORES)} if cores() < LEAST_CORES else {}
+    if replicas.get("autoscaler", 1) == 0 or replicas.get("host", 1) == 1:
+        defaults["HEADWAY_HOST_PATIENCE_S"] = "0"
+    return defaults
 
 
 def _indexing(home: Path, waits: str) -> Iterator[tuple[str, str]]:

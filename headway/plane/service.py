@@ -20,6 +20,8 @@ class ServiceSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     ready_timeout_s: float = 60.0
     instance: int = 1
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Variables that count where the environment has no such one."""
 
     @property
     def name(self) -> str:
@@ -42,7 +44,7 @@ class Service(Server):
     def __init__(self, spec: ServiceSpec, env: Mapping[str, str], log: Path, reaper: Reaper | None) -> None:
         super().__init__(spec.name, log, reaper)
         self._spec = spec
-        self._env = {**os.environ, **env, **spec.env}
+        self._env = {**spec.defaults, **os.environ, **env, **spec.env}
 
     async def start(self, on_progress: Callable[[str], None]) -> None:
         """Returns when `/readyz` answers 200."""

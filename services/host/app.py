@@ -1,12 +1,12 @@
-"""The composition root of the host: keeps worker processes running as the configuration in force says."""
+"""The composition root of the host: keeps worker processes running as it is told on the fleet topic."""
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from schemas.fleet import FleetMessage
+from schemas.fleet import FleetMessage, HostStatus, ServiceStatus
 from schemas.models import Queue
-from schemas.topics import CONFIG
+from schemas.topics import CONFIG, FLEET
 from services.chassis.app import App, run_service
 from services.chassis.config.revisions import QueueFollower
 from services.chassis.fleet import FleetPublisher
@@ -16,7 +16,9 @@ from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.types import ConsumerSettings
 from services.host.adapters.child_process import ChildLauncher
 from services.host.adapters.expositions import merge
+from services.host.adapters.machine import Said, capacity
 from services.host.handlers import Workers
+from services.host.orders import Orders
 from services.host.settings import HostSettings
 
 KILL_MARGIN_S = 0.3
@@ -29,9 +31,18 @@ def main(config: Path | None = None) -> int:
 
 async def serve(app: App[HostSettings]) -> None:
     """Builds the parts, runs them, and stops the workers when asked to stop."""
-    to_files = app.settings.worker_output == "files"
-    launcher = ChildLauncher(app.instance, app.plane.home, app.plane.config, to_files=to_files)
-    workers = Workers(launcher, app.metrics, app.settings.model_classes)
+    settings = app.settings
+    launcher = ChildLauncher(
+        app.instance, app.plane.home, app.plane.config, to_files=settings.worker_output == "files"
+    )
+    workers = Workers(launcher, app.metrics, settings.model_classes, settings.patience_s)
+    host = HostStatus(
+        instance=app.instance,
+        workers={},
+        capacity=await capacity(Said(settings.cpu, settings.memory, settings.gpus, settings.gpu_memory)),
+        model_classes=settings.model_classes,
+        labels=settings.labels,
+    )
     app.readiness.add("workers", workers.why_not_ready)
     app.exposition = lambda: _all_metrics(app, workers)
     connection = Connection.of(app.kafka, app.instance, PATIENCE_S)
@@ -44,9 +55,14 @@ async def serve(app: App[HostSettings]) -> None:
             workers.want(configured)
             publisher.hurry()
 
-        config = QueueFollower(await _config_log(stack, connection), on_revision)
-        publisher = FleetPublisher(producer, app.clock, lambda: _statuses(app, config, workers))
+        config = QueueFollower(await _log(stack, connection, CONFIG), on_revision)
+        orders = Orders(app.instance, app.clock, workers.obey)
+        fleet = await _log(stack, connection, FLEET, tail=0)  # nobody has spoken of this instance yet
+        publisher = FleetPublisher(
+            producer, app.clock, lambda: (_service(app, config.revision), workers.status(host))
+        )
         app.component("config", config.run())
+        app.component("orders", orders.run(fleet))
         app.component("workers", workers.run())
         app.readiness.add("fleet", publisher.why_not_ready)
         app.component("fleet", publisher.run())
@@ -55,16 +71,16 @@ async def serve(app: App[HostSettings]) -> None:
         await app.end_components()
 
 
-async def _config_log(stack: AsyncExitStack, connection: Connection) -> LogReader:
-    settings = ConsumerSettings(group=None, topics=(CONFIG,))
-    reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener))
+async def _log(stack: AsyncExitStack, connection: Connection, topic: str, *, tail: int | None = None) -> LogReader:
+    settings = ConsumerSettings(group=None, topics=(topic,))
+    reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener), tail=tail)
     await reader.start()
     stack.push_async_callback(reader.stop)
     return reader
 
 
-def _statuses(app: App[HostSettings], config: QueueFollower, workers: Workers) -> Sequence[FleetMessage]:
-    return workers.statuses(app.instance, config.revision)
+def _service(app: App[HostSettings], revision: int | None) -> FleetMessage:
+    return ServiceStatus(instance=app.instance, service=app.service, revision=revision)
 
 
 async def _all_metrics(app: App[HostSettings], workers: Workers) -> bytes:

@@ -3,14 +3,15 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from schemas.fleet import FleetMessage, HostStatus, ServiceStatus
+from schemas.fleet import HostStatus
 from schemas.metrics import WORKER_RESTARTS_TOTAL
 from schemas.models import Queue
 from services.chassis.logging import canonical, log
 from services.chassis.metrics import Metrics
+from services.host.domain.orders import Order
 from services.host.domain.ports import Launcher, WorkerProcess
 from services.host.domain.replicas import (
     Action,
@@ -22,9 +23,10 @@ from services.host.domain.replicas import (
     Worker,
     after_exit,
     decide,
-    desired,
+    heard,
     version_of,
 )
+from services.host.domain.wishes import Wishes, allowed, unknown, wishes
 
 TICK_S = 0.5
 STARTING_PROBE_S, READY_PROBE_S = 0.25, 2.0
@@ -42,20 +44,25 @@ class _Place:
 
 
 class Workers:
-    """The workers of one host. `want` says which; `run` keeps it so."""
+    """The workers of one host. `want` and `obey` say which; `run` keeps it so."""
 
     def __init__(
         self,
         launcher: Launcher,
         metrics: Metrics,
-        allowed: Collection[str] = (),
+        model_classes: Collection[str] = (),
+        patience_s: float = 0.0,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`model_classes`: which may run here; empty: all. `patience_s`: how long it waits for a first order."""
         self._launcher = launcher
         self._restarted = metrics.counter(WORKER_RESTARTS_TOTAL)
-        self._allowed = allowed
+        self._model_classes = model_classes
         self._monotonic = monotonic
-        self._wanted: Mapping[Replica, Queue] | None = None
+        self._alone_at = monotonic() + patience_s
+        self._queues: Sequence[Queue] | None = None
+        self._order: Order | None = None
+        self._wishes: Wishes | None = None
         self._versions: dict[Replica, str] = {}
         self._places: dict[Replica, _Place] = {}
         self._changed = asyncio.Event()
@@ -63,18 +70,36 @@ class Workers:
 
     def want(self, queues: Sequence[Queue]) -> None:
         """Takes a new configuration's queues."""
-        self._wanted = desired(queues, self._allowed)
-        self._versions = {replica: version_of(queue) for replica, queue in self._wanted.items()}
-        for queue in self._wanted.values():
+        missing = set(self._model_classes) - {queue.model_class for queue in queues}
+        if missing:
+            log.warning("model_classes_unknown", allowed_but_not_configured=sorted(missing))
+        self._queues = allowed(queues, self._model_classes)
+        for queue in self._queues:
             self._restarted.labels(queue.model_class, queue.backend)  # at 0: only then is the first an increase
-        unknown = set(self._allowed) - {queue.model_class for queue in queues}
-        if unknown:
-            log.warning("model_classes_unknown", allowed_but_not_configured=sorted(unknown))
+        self._wish()
+
+    def obey(self, order: Order) -> None:
+        """Takes an order; it stays in force until the next one."""
+        is_new = self._order is None or order.queues != self._order.queues
+        self._order = order
+        if is_new:
+            log.info("ordered", epoch=order.epoch, **{label: str(kept) for label, kept in order.queues.items()})
+            if self._queues is not None and (strange := sorted(unknown(self._queues, order))):
+                log.warning("order_not_followed", no_such_queues_here=strange)
+            self._wish()
+
+    def _wish(self) -> None:
+        if self._queues is None or (self._order is None and self._monotonic() < self._alone_at):
+            return
+        self._wishes = wishes(self._queues, self._order)
+        self._versions = {replica: version_of(wish.queue) for replica, wish in self._wishes.items()}
         self._changed.set()
 
     async def run(self) -> None:
         """A component."""
         while True:
+            if self._wishes is None:
+                self._wish()
             self._changed.clear()
             for action in decide(self._versions, self._seen(), self._monotonic()):
                 await self._do(action)
@@ -86,7 +111,7 @@ class Workers:
 
     async def drain(self, grace_s: float) -> None:
         """Stops all workers together; what is left after `grace_s` is killed."""
-        self._wanted, self._versions = {}, {}
+        self._wishes, self._versions = {}, {}
         for place in self._places.values():
             self._stop(place)
         watches = [place.watch for place in self._places.values() if place.watch]
@@ -98,19 +123,25 @@ class Workers:
 
     def why_not_ready(self) -> str | None:
         """A readiness check."""
-        if self._wanted is None:
+        if self._queues is None:
             return "no configuration yet"
-        waiting = [replica.name for replica in self._wanted if self._state(replica) != "ready"]
+        if self._wishes is None:
+            return "no placement yet"
+        waiting = [replica.name for replica in self._wishes if self._state(replica) != "ready"]
         return f"waiting for {', '.join(waiting)}" if waiting else None
 
-    def statuses(self, instance: str, revision: int | None) -> list[FleetMessage]:
-        """What the host tells the fleet."""
-        running = Counter(replica.label for replica, place in self._places.items() if place.process)
-        wanted = None if self._wanted is None else dict(Counter(replica.label for replica in self._wanted))
-        return [
-            ServiceStatus(instance=instance, service="host", revision=revision),
-            HostStatus(instance=instance, workers=dict(running), desired=wanted, restarts=self.restarts),
-        ]
+    def status(self, host: HostStatus) -> HostStatus:
+        """What the fleet is told of the workers; the rest is as in `host`."""
+        now = self._monotonic()
+        running = {replica: place.worker for replica, place in self._places.items() if place.process}
+        told = {
+            "workers": _counted(running),
+            "ready": _counted(replica for replica, worker in running.items() if worker.state == "ready"),
+            "desired": None if self._wishes is None else _counted(self._wishes),
+            "restarts": self.restarts,
+            "failing": tuple(sorted({r.label for r, place in self._places.items() if place.worker.is_failing(now)})),
+        }
+        return host.model_copy(update=told)
 
     async def expositions(self) -> dict[str, str]:
         """The metrics of every worker that answers in time, by the worker's name."""
@@ -137,8 +168,8 @@ class Workers:
             del self._places[action.replica]
 
     async def _start(self, action: Start) -> None:
-        assert self._wanted is not None
-        queue, now = self._wanted[action.replica], self._monotonic()
+        assert self._wishes is not None
+        queue, now = self._wishes[action.replica].queue, self._monotonic()
         before = self._places.get(action.replica)
         failures = before.worker.failures if before else 0
         place = _Place(Worker("starting", action.version, now, now, failures), queue, now)
@@ -189,5 +220,10 @@ class Workers:
             ready = await process.is_ready()
             worker = place.worker
             if ready is not None and worker.is_live:
-                place.worker = replace(worker, state="ready" if ready else "starting", heard_at=self._monotonic())
+                place.worker = heard(worker, self._monotonic(), ready=ready)
             await asyncio.sleep(READY_PROBE_S if ready else STARTING_PROBE_S)
+
+
+def _counted(replicas: Iterable[Replica]) -> dict[str, int]:
+    """By queue label."""
+    return dict(Counter(replica.label for replica in replicas))

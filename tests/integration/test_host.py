@@ -37,7 +37,7 @@ DEADLINE_S = 90.0
 class Machine:
     """A host process, and what can be seen of it from outside."""
 
-    def __init__(self, connection: Connection, home: Path) -> None:
+    def __init__(self, connection: Connection, home: Path, patience_s: float = 0) -> None:
         (self.port,) = free_ports(1)
         self._connection = connection
         self._log = home / "host.log"
@@ -53,6 +53,7 @@ class Machine:
                     HEADWAY_KAFKA_TOPIC_PREFIX=connection.topic_prefix,
                     HEADWAY_HOST_METRICS_PORT=str(self.port),
                     HEADWAY_HOST_MODEL_CLASSES="llm,embedding",
+                    HEADWAY_HOST_PATIENCE_S=str(patience_s),
                 ),
             )
 

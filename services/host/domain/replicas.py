@@ -1,10 +1,10 @@
-"""Which worker processes a host starts and stops: what the configuration wants, against what runs.
+"""Which worker processes a host starts and stops: what is wanted, against what runs.
 
 Time is monotonic seconds, an argument.
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -12,7 +12,9 @@ from schemas.models import Queue
 
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.5, 10.0
 PROVEN_S = 30.0
-"""A worker that lived so long is started again as if it had never failed."""
+"""A worker that got ready and lived so long is started again as if it had never failed."""
+FAILING_AFTER = 3
+"""Failures in a row: something is wrong with the queue's workers on this machine."""
 KILL_AFTER_S = 8.0
 """From SIGTERM: what has not drained by then is killed."""
 SILENT_S = 60.0
@@ -46,10 +48,20 @@ class Worker:
     """When its side door last answered, ready or not."""
     failures: int = 0
     """In a row."""
+    was_ready: bool = False
+    """Since it was started."""
 
     @property
     def is_live(self) -> bool:
         return self.state in ("starting", "ready")
+
+    def is_failing(self, now: float) -> bool:
+        """Whether the queue's workers should rather be somewhere else: until this one has proven itself."""
+        return self.failures >= FAILING_AFTER and not self.is_proven(now)
+
+    def is_proven(self, now: float) -> bool:
+        """Whether it works, so that a failure is the first one."""
+        return self.was_ready and now - self.since >= PROVEN_S
 
     @property
     def retry_at(self) -> float:
@@ -91,16 +103,6 @@ def version_of(queue: Queue) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
-def desired(queues: Iterable[Queue], allowed: Collection[str]) -> dict[Replica, Queue]:
-    """`min_replicas` workers for every queue of an allowed class; nothing allowed by name: all are."""
-    return {
-        Replica(queue.label, number): queue
-        for queue in queues
-        if not allowed or queue.model_class in allowed
-        for number in range(queue.scaling.min_replicas)
-    }
-
-
 def decide(wanted: Mapping[Replica, str], workers: Mapping[Replica, Worker], now: float) -> list[Action]:
     """What to do now. `wanted`: the version of each place. Asked again and again; repeats do no harm."""
     actions = [action for replica, worker in workers.items() for action in _end(replica, worker, wanted, now)]
@@ -112,12 +114,17 @@ def decide(wanted: Mapping[Replica, str], workers: Mapping[Replica, Worker], now
     return actions
 
 
+def heard(worker: Worker, now: float, *, ready: bool) -> Worker:
+    """A live worker whose side door has answered."""
+    return replace(worker, state="ready" if ready else "starting", heard_at=now, was_ready=worker.was_ready or ready)
+
+
 def after_exit(worker: Worker, now: float) -> Worker | None:
     """What is at a place whose process has ended: nothing if it was asked to, else one more failure."""
     if worker.state == "stopping":
         return None
-    failures = 1 if now - worker.since >= PROVEN_S else worker.failures + 1
-    return replace(worker, state="down", since=now, failures=failures)
+    failures = 1 if worker.is_proven(now) else worker.failures + 1
+    return replace(worker, state="down", since=now, failures=failures, was_ready=False)
 
 
 def _end(replica: Replica, worker: Worker, wanted: Mapping[Replica, str], now: float) -> Iterator[Action]:

@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.host.domain.orders import ALONE_AFTER_S, STALE_AFTER_MS, Kept, Order, is_alone, obeyed
+from schemas.fleet import Kept
+from services.host.domain.orders import SILENT_AFTER_MS, STALE_AFTER_MS, Order, obeyed
 
 NOW_MS = 1_000_000
 
 
 def order(epoch: int, stamped_ms: int = NOW_MS, warm: int = 1) -> Order:
-    return Order(epoch, stamped_ms, {"llm": Kept(warm)})
+    return Order(epoch, stamped_ms, {"llm": Kept(warm=warm)})
 
 
 def test_the_first_order_is_obeyed() -> None:
@@ -37,14 +38,18 @@ def test_a_stale_order_is_ignored_whoever_gave_it(age_ms: int, is_obeyed: bool) 
     assert (obeyed(order(7, NOW_MS - 40_000), arrived, NOW_MS) == arrived) == is_obeyed
 
 
+def test_of_two_orders_within_a_millisecond_the_later_one_counts() -> None:
+    assert obeyed(order(7), order(7, warm=3), NOW_MS) == order(7, warm=3)
+
+
 def test_an_order_once_obeyed_stays_in_force_when_nobody_speaks_any_more() -> None:
     assert obeyed(order(7, NOW_MS - 600_000), order(6, NOW_MS - 599_000), NOW_MS) == order(7, NOW_MS - 600_000)
-    assert not is_alone(order(7, NOW_MS - 600_000), since_boot_s=600.0)
 
 
-def test_a_host_that_nobody_told_anything_goes_by_the_configuration_in_the_end() -> None:
-    assert not is_alone(None, ALONE_AFTER_S - 0.1)
-    assert is_alone(None, ALONE_AFTER_S)
+def test_after_a_long_silence_an_epoch_counts_no_more_since_its_topic_may_have_been_made_anew() -> None:
+    silent = order(7, NOW_MS - SILENT_AFTER_MS)
+    assert obeyed(silent, order(0), NOW_MS) == silent
+    assert obeyed(silent, order(0, NOW_MS + 1), NOW_MS + 1) == order(0, NOW_MS + 1)
 
 
 orders = st.lists(

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from schemas.models import ModelsFile, Queue, queues
 from services.host.domain.replicas import (
+    FAILING_AFTER,
     KILL_AFTER_S,
     LAST_BACKOFF_S,
     PROVEN_S,
@@ -23,7 +24,7 @@ from services.host.domain.replicas import (
     Worker,
     after_exit,
     decide,
-    desired,
+    heard,
     version_of,
 )
 
@@ -43,28 +44,6 @@ def model_class(**more: Any) -> dict[str, Any]:
     return {"backends": [{"name": "local", "engine": {"kind": "simulated"}}], **more}
 
 
-class TestDesired:
-    def test_every_queue_gets_its_minimum_of_replicas(self) -> None:
-        backends = [
-            {"name": "local", "engine": {"kind": "simulated"}, "scaling": {"min_replicas": 2}},
-            {"name": "burst", "engine": {"kind": "simulated"}},
-        ]
-        wanted = desired(configured({"llm": {"backends": backends}}), ())
-        assert [replica.name for replica in wanted] == ["llm-0", "llm-1", "llm.burst-0"]
-
-    def test_a_class_that_may_be_at_zero_gets_none(self) -> None:
-        assert desired(configured({"llm": model_class(scaling={"tier": "zero", "min_replicas": 0})}), ()) == {}
-
-    def test_only_allowed_classes_run_here(self) -> None:
-        found = configured({"llm": model_class(), "embedding": model_class()})
-        assert list(desired(found, ["embedding"])) == [C]
-        assert list(desired(found, ["unknown"])) == []
-
-    def test_whom_others_spill_over_to_is_not_restarted_when_they_do_so_earlier(self) -> None:
-        (queue,) = configured({"llm": model_class()})
-        assert version_of(queue) == version_of(queue.model_copy(update={"spill_at": 0.5}))
-
-
 class TestVersion:
     def test_what_a_worker_is_told_at_its_start_is_in_the_version(self) -> None:
         (queue,) = configured({"llm": model_class()})
@@ -76,6 +55,10 @@ class TestVersion:
         (dear,) = configured({"llm": model_class(scaling={"min_replicas": 2})})
         price = cheap.price.model_copy(update={"call_usd": 9.0})
         assert version_of(cheap) == version_of(dear.model_copy(update={"price": price}))
+
+    def test_whom_others_spill_over_to_is_not_restarted_when_they_do_so_earlier(self) -> None:
+        (queue,) = configured({"llm": model_class()})
+        assert version_of(queue) == version_of(queue.model_copy(update={"spill_at": 0.5}))
 
 
 class TestDecide:
@@ -148,9 +131,28 @@ class TestExit:
         assert (left.state, left.failures, left.retry_at) == ("down", 3, NOW + 1 + 2.0)
 
     def test_what_had_lived_long_has_failed_for_the_first_time(self) -> None:
-        left = after_exit(worker("ready", failures=9), NOW + PROVEN_S)
+        left = after_exit(heard(worker("starting", failures=9), NOW, ready=True), NOW + PROVEN_S)
         assert left is not None
         assert left.failures == 1
+
+    def test_what_took_long_to_fail_without_ever_being_ready_has_failed_again(self) -> None:
+        left = after_exit(heard(worker("starting", failures=9), NOW, ready=False), NOW + PROVEN_S)
+        assert left is not None
+        assert left.failures == 10
+
+
+class TestFailing:
+    def test_three_failures_in_a_row_are_too_many_whether_it_runs_again_or_waits(self) -> None:
+        down: State = "down"
+        starting: State = "starting"
+        for state in (down, starting):
+            assert not worker(state, failures=FAILING_AFTER - 1).is_failing(NOW)
+            assert worker(state, failures=FAILING_AFTER).is_failing(NOW + 600)
+
+    def test_it_fails_no_more_once_it_has_been_ready_for_a_while(self) -> None:
+        ready = heard(worker("starting", failures=9), NOW, ready=True)
+        assert ready.is_failing(NOW + PROVEN_S - 0.1)
+        assert not ready.is_failing(NOW + PROVEN_S)
 
 
 VERSIONS = st.sampled_from(["v1", "v2", "v3"])

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
-from schemas.fleet import HostStatus, ServiceStatus
+from schemas.fleet import Capacity, HostStatus, Kept
 from schemas.models import ModelsFile, Queue, queues
 from services.chassis.metrics import Metrics
 from services.host import handlers
-from services.host.domain.replicas import KILL_AFTER_S, SILENT_S, Replica
+from services.host.domain.orders import Order
+from services.host.domain.replicas import KILL_AFTER_S, LAST_BACKOFF_S, SILENT_S, Replica
 from services.host.handlers import Workers
 
 
@@ -106,7 +108,12 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 async def workers(machine: FakeMachine, monotonic: Monotonic, metrics: Metrics) -> AsyncIterator[Workers]:
-    workers = Workers(machine, metrics, monotonic=monotonic)
+    async with working(Workers(machine, metrics, monotonic=monotonic), machine) as workers:
+        yield workers
+
+
+@asynccontextmanager
+async def working(workers: Workers, machine: FakeMachine) -> AsyncIterator[Workers]:
     running = asyncio.create_task(workers.run())
     yield workers
     running.cancel()
@@ -123,6 +130,20 @@ def configured(replicas: dict[str, int], slots: int = 4) -> list[Queue]:
         for name, count in replicas.items()
     }
     return list(queues(ModelsFile.model_validate({"model_classes": classes}).model_classes))
+
+
+def order(**warm: int) -> Order:
+    return Order(7, 1_000, {label: Kept(warm=count) for label, count in warm.items()})
+
+
+def status(workers: Workers) -> HostStatus:
+    return workers.status(HostStatus(instance="host-1", workers={}))
+
+
+async def several_looks() -> None:
+    """Time for it to do what it should not."""
+    enough = asyncio.get_running_loop().time() + 0.02
+    await until(lambda: asyncio.get_running_loop().time() > enough)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -175,7 +196,7 @@ async def test_a_machine_that_cannot_start_a_worker_tries_again(
 ) -> None:
     machine.broken = True
     workers.want(configured({"llm": 1}))
-    await until(lambda: workers.statuses("h", 1)[1] == HostStatus(instance="h", workers={}, desired={"llm": 1}))
+    await until(lambda: status(workers) == HostStatus(instance="host-1", workers={}, desired={"llm": 1}))
     machine.broken = False
     monotonic.now_s += 1
     await until(is_ready(workers))
@@ -237,8 +258,7 @@ async def test_a_worker_that_answers_not_ready_is_left_alone(
     await until(lambda: workers.why_not_ready() == "waiting for llm-0")
     for _ in range(5):
         monotonic.now_s += SILENT_S / 2
-        heard = asyncio.get_running_loop().time() + 0.02
-        await until(lambda heard=heard: asyncio.get_running_loop().time() > heard)  # type: ignore[misc]
+        await several_looks()
     assert machine.names() == ["llm-0"]
 
 
@@ -255,13 +275,89 @@ async def test_draining_nothing_is_done_at_once(workers: Workers) -> None:
     await workers.drain(grace_s=3_600)
 
 
-async def test_it_tells_the_fleet_what_runs_here(workers: Workers) -> None:
+async def test_it_tells_the_fleet_what_runs_here(workers: Workers, machine: FakeMachine) -> None:
     workers.want(configured({"llm": 2, "embedding": 1}))
     await until(is_ready(workers))
-    assert workers.statuses("host-1", 7) == [
-        ServiceStatus(instance="host-1", service="host", revision=7),
-        HostStatus(instance="host-1", workers={"llm": 2, "embedding": 1}, desired={"llm": 2, "embedding": 1}),
-    ]
+    machine.started[1].ready = False
+    await until(lambda: not is_ready(workers)())
+    host = HostStatus(instance="host-1", workers={}, capacity=Capacity(cpu=2), labels=("gpu",))
+    assert workers.status(host) == HostStatus(
+        instance="host-1",
+        capacity=Capacity(cpu=2),
+        labels=("gpu",),
+        workers={"llm": 2, "embedding": 1},
+        ready={"llm": 1, "embedding": 1},
+        desired={"llm": 2, "embedding": 1},
+    )
+
+
+async def test_it_obeys_an_order_instead_of_the_configuration(workers: Workers, machine: FakeMachine) -> None:
+    workers.want(configured({"llm": 2, "embedding": 1}))
+    await until(is_ready(workers))
+    workers.obey(order(llm=3))
+    await until(lambda: machine.names() == ["llm-0", "llm-1", "llm-2"] and is_ready(workers)())
+    workers.obey(order(llm=1))
+    await until(lambda: machine.names() == ["llm-0"])
+    assert len(machine.started) == 4, "what was to stay was restarted"
+
+
+async def test_an_order_outlives_whoever_gave_it_and_the_configuration(
+    workers: Workers, machine: FakeMachine, monotonic: Monotonic
+) -> None:
+    workers.want(configured({"llm": 2}))
+    workers.obey(order(llm=1))
+    await until(lambda: machine.names() == ["llm-0"] and is_ready(workers)())
+    monotonic.now_s += SILENT_S / 2
+    workers.want(configured({"llm": 4, "embedding": 1}))
+    await until(is_ready(workers))
+    assert machine.names() == ["llm-0"]
+
+
+async def test_with_patience_it_waits_for_an_order_before_it_goes_by_the_configuration(
+    machine: FakeMachine, monotonic: Monotonic
+) -> None:
+    async with working(Workers(machine, Metrics(), patience_s=10.0, monotonic=monotonic), machine) as patient:
+        patient.want(configured({"llm": 1}))
+        assert patient.why_not_ready() == "no placement yet"
+        assert status(patient).desired is None
+        monotonic.now_s += 9.9
+        await several_looks()
+        assert machine.started == []
+        monotonic.now_s += 0.1
+        await until(lambda: machine.names() == ["llm-0"])
+
+
+async def test_an_order_ends_its_patience(machine: FakeMachine, monotonic: Monotonic) -> None:
+    async with working(Workers(machine, Metrics(), patience_s=10.0, monotonic=monotonic), machine) as patient:
+        patient.obey(order(llm=2))
+        patient.want(configured({"llm": 1}))
+        await until(lambda: machine.names() == ["llm-0", "llm-1"])
+
+
+async def test_an_order_for_a_queue_that_is_not_here_is_told_once(
+    workers: Workers, machine: FakeMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workers.want(configured({"llm": 1}))
+    for _ in range(3):
+        workers.obey(order(lm=1, llm=1))
+    await until(is_ready(workers))
+    assert machine.names() == ["llm-0"]
+    assert capsys.readouterr().err.count('"no_such_queues_here":["lm"]') == 1
+
+
+async def test_a_queue_whose_workers_never_become_ready_is_reported(
+    workers: Workers, machine: FakeMachine, monotonic: Monotonic
+) -> None:
+    machine.ready_at_once = False
+    workers.want(configured({"llm": 1}))
+    for attempt in range(1, 4):
+        await until(lambda attempt=attempt: len(machine.started) == attempt)  # type: ignore[misc]
+        assert status(workers).failing == ()
+        machine.started[-1].end(1)
+        await until(lambda: machine.running == [])
+        await until(lambda: status(workers).workers == {})
+        monotonic.now_s += LAST_BACKOFF_S
+    assert status(workers).failing == ("llm",)
 
 
 async def test_it_collects_the_metrics_of_those_that_answer(workers: Workers, machine: FakeMachine) -> None:
@@ -274,5 +370,5 @@ async def test_it_collects_the_metrics_of_those_that_answer(workers: Workers, ma
 async def test_an_allowed_class_that_is_not_configured_is_told(
     machine: FakeMachine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Workers(machine, Metrics(), allowed=["lm", "embedding"]).want(configured({"llm": 1, "embedding": 1}))
+    Workers(machine, Metrics(), ["lm", "embedding"]).want(configured({"llm": 1, "embedding": 1}))
     assert '"allowed_but_not_configured":["lm"]' in capsys.readouterr().err
