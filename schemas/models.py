@@ -181,8 +181,8 @@ class Scaling(Written):
 class Resources(Written):
     """What one replica takes from its host."""
 
-    cpu: float = Field(default=1.0, gt=0)
-    memory: Bytes = 512 << 20
+    cpu: float = Field(default=0.1, gt=0)
+    memory: Bytes = 256 << 20
     gpu: int = Field(default=0, ge=0)
     gpu_memory: Bytes | None = None
 
