@@ -126,6 +126,7 @@ class ScalingDecision(FleetMessage):
     replicas: int = Field(ge=0)
     asleep: int = Field(default=0, ge=0)
     unplaced: int = Field(default=0, ge=0, description="Of these, the ones for which no host has room.")
+    lag_s: float | None = Field(default=None, ge=0, description="Until the workers have done it; without any: null.")
     because: str
     terms: tuple[Term, ...] = ()
 

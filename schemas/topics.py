@@ -31,6 +31,8 @@ DEAD_LETTER_SUFFIX = "-dlq"
 ORCHESTRATOR_REQUESTS_GROUP = "headway-orchestrator-requests"
 ORCHESTRATOR_JOINS_GROUP = "headway-orchestrator-joins"
 AGGREGATOR_GROUP = "headway-aggregator"
+AUTOSCALER_GROUP = "headway-autoscaler"
+"""Whoever owns the fleet topic's partition in it leads."""
 
 
 @dataclass(frozen=True, slots=True)

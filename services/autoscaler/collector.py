@@ -10,6 +10,8 @@ from schemas.base import Priority
 from schemas.models import Queue
 from services.autoscaler.domain.arrivals import Arrivals
 from services.autoscaler.domain.backlog import UNKNOWN, Behind, behind, by_lane, next_to_do, together
+from services.autoscaler.domain.observation import LaneSeen
+from services.autoscaler.domain.rates import arrivals_per_s
 from services.autoscaler.domain.watched import NOTHING, Watched
 from services.chassis.clock import LogClock
 from services.chassis.kafka.connection import PATIENCE_S
@@ -34,6 +36,13 @@ class Sample(NamedTuple):
 
     watched: Watched = NOTHING
     groups: Mapping[str, Mapping[TopicPartition, PartitionLag]] = MappingProxyType({})
+    rates: Mapping[str, Mapping[Priority, float]] = MappingProxyType({})
+    """Tasks that arrive a second, by queue label and lane."""
+
+    def seen(self, queue: Queue) -> Mapping[Priority, LaneSeen]:
+        """What the analyzer is told of a queue's lanes."""
+        rates = self.rates.get(queue.label, {})
+        return {lane: LaneSeen(rates.get(lane), behind.tasks) for lane, behind in self.lanes(queue).items()}
 
     def lanes(self, queue: Queue) -> Mapping[Priority, Behind]:
         """How far behind each lane of a queue is."""
@@ -79,6 +88,11 @@ class Collector:
         """The last sample, unless it is older than 4 s: then an empty one."""
         return Sample() if self.why_not_ready() else self._sample
 
+    @property
+    def has_looked(self) -> bool:
+        """Whether there ever was a sample."""
+        return self._sampled_at is not None
+
     def why_not_ready(self) -> str | None:
         """For readiness."""
         at = self._sampled_at
@@ -115,6 +129,7 @@ class Collector:
                 group: {tp: PartitionLag(at, self._behind(tp, at, now_ms)) for tp, at in found.items()}
                 for group, found in offsets.items()
             },
+            {queue.label: self._rates(queue) for queue in watched.queues},
         )
         self._sampled_at = self._monotonic()
         return self._sample
@@ -124,6 +139,16 @@ class Collector:
         if at_ms is not None:
             for tp, at in known.items():
                 self._arrivals[tp].observe(at.end, at_ms)
+
+    def _rates(self, queue: Queue) -> Mapping[Priority, float]:
+        rates = {
+            lane: self._rate([TopicPartition(queue.topic, n) for n in queue.lanes.of(lane)]) for lane in Priority
+        }
+        return {lane: rate for lane, rate in rates.items() if rate is not None}
+
+    def _rate(self, partitions: Collection[TopicPartition]) -> float | None:
+        seen = [self._arrivals[tp] for tp in partitions if tp in self._arrivals]
+        return arrivals_per_s(seen) if len(seen) == len(partitions) else None
 
     async def _read_stamps(self, known: Mapping[TopicPartition, Offsets]) -> None:
         """Of the oldest records that came while nobody looked."""

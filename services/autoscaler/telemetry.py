@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from schemas.fleet import HostStatus, WorkerStatus
+from schemas.fleet import ScalingDecision, WorkerStatus
 from schemas.metrics import (
     DESIRED_REPLICAS,
     GROUP_LAG,
@@ -16,7 +16,7 @@ from schemas.metrics import (
 )
 from schemas.models import Queue
 from services.autoscaler.collector import Sample
-from services.autoscaler.domain.replicas import desired, replicas
+from services.autoscaler.domain.replicas import in_force, replicas
 from services.chassis.kafka.connection import Connection
 from services.chassis.metrics import Metrics
 
@@ -44,7 +44,7 @@ class Telemetry:
         self._show_offsets(sample)
 
     def show_fleet(
-        self, queues: Sequence[Queue], workers: Sequence[WorkerStatus], hosts: Sequence[HostStatus]
+        self, queues: Sequence[Queue], workers: Sequence[WorkerStatus], decisions: Sequence[ScalingDecision]
     ) -> None:
         """Who works for each queue. What nobody is heard of is 0: of no queue while the fleet cannot be heard."""
         counted = (
@@ -53,7 +53,9 @@ class Telemetry:
             for state, count in replicas(queue, workers).items()
         )
         self._set(REPLICAS, counted)
-        self._set(DESIRED_REPLICAS, (((q.model_class, q.backend), desired(q, hosts)) for q in queues))
+        decided = in_force(decisions)
+        known = [(queue, decided[queue.label]) for queue in queues if queue.label in decided]
+        self._set(DESIRED_REPLICAS, (((queue.model_class, queue.backend), it.replicas) for queue, it in known))
 
     def _show_offsets(self, sample: Sample) -> None:
         found = [

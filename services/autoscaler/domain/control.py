@@ -94,8 +94,11 @@ class Control:
         self._backends = Counter(queue.model_class for queue in queues)
         self._known = {queue.label: self._known.get(queue.label, _Known()) for queue in queues}
 
-    def look(self, seen: Mapping[str, Observation], hosts: Sequence[Host], now_s: float) -> Plan:
-        """`seen`: by queue label. `now_s`: the log's time, in seconds since the epoch."""
+    def look(self, seen: Mapping[str, Observation], hosts: Sequence[Host] | None, now_s: float) -> Plan:
+        """`seen`: by queue label. `now_s`: the log's time, in seconds since the epoch.
+
+        `hosts` is None where they are not heard, or somebody else places: the last layout holds.
+        """
         self._forget(now_s)
         self._prewarmed = self._to_prewarm()
         coming = self.open_runs.calls_per_s(round(now_s * 1_000)) if self._prewarms else {}
@@ -103,9 +106,10 @@ class Control:
             known_coming = coming.get(queue.model_class) if self._is_told_by_graphs(queue) else None
             self._decide(queue, seen.get(queue.label, UNSEEN)._replace(coming_per_s=known_coming), now_s)
         self._count_false_warms(seen)
-        self._layout = self._place(hosts, now_s)
+        if hosts is not None:
+            self._layout = self._place(hosts, now_s)
         decisions = {label: known.decision for label, known in self._known.items() if known.decision}
-        return Plan(decisions, self._layout)
+        return Plan(decisions, self._layout or Layout())
 
     def prediction(self, label: str) -> Prediction:
         """Of one queue: its season and its error."""

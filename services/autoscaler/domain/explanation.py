@@ -31,7 +31,7 @@ def explain(decision: Decision) -> list[Line]:
     ]
     lines += [Line("floor", str(floor.replicas), floor.why) for floor in decision.floors]
     lines.append(Line("ceiling", str(rules.ceiling), "max_replicas, and the partitions of a lane"))
-    lines.append(Line("replicas", str(decision.replicas), _because(decision)))
+    lines.append(Line("replicas", str(decision.replicas), because(decision)))
     lines.append(Line("asleep", str(decision.asleep), f"tier {rules.tier} keeps {rules.kept}"))
     return lines
 
@@ -41,8 +41,8 @@ def _steadied(decision: Decision) -> str:
     return f"at most {most} wished for in {decision.rules.cooldown_s:g} s; down once in that time"
 
 
-def _because(decision: Decision) -> str:
-    """What decided."""
+def because(decision: Decision) -> str:
+    """What decided, in a few words."""
     if decision.missing:
         return f"held: {', '.join(decision.missing)} cannot be read"
     highest = max(decision.floors, key=lambda floor: floor.replicas)

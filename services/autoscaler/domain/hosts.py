@@ -44,6 +44,10 @@ class Host(NamedTuple):
     running: Mapping[str, int] = NOTHING
     """Worker processes by queue label, those that drain included: they hold their room until they are gone."""
     ready: Mapping[str, int] = NOTHING
+    asleep: Mapping[str, int] = NOTHING
+    draining: Mapping[str, int] = NOTHING
+    classes: frozenset[str] = frozenset()
+    """Model classes that it may run; empty: all."""
     failing: frozenset[str] = frozenset()
     """Queues whose workers do not become ready there."""
     leaving: bool = False
@@ -76,10 +80,13 @@ class Need(NamedTuple):
         return Room(memory=self.resources.memory)
 
     def suits(self, host: Host) -> bool:
-        """Whether it could ever run there: labels, GPUs, and a GPU large enough for a model that is on one."""
+        """Whether it could ever run there: class, labels, GPUs, and a GPU large enough for a model that is on one."""
         resources = self.resources
-        if not self.where <= host.labels or resources.gpu > host.gpus:
+        if not self.where <= host.labels or resources.gpu > host.gpus or not self._is_allowed(host):
             return False
         return resources.gpu_memory is None or (
             host.gpus > 0 and resources.gpu_memory <= host.room.gpu_memory // host.gpus
         )
+
+    def _is_allowed(self, host: Host) -> bool:
+        return not host.classes or self.label.partition(".")[0] in host.classes

@@ -51,7 +51,10 @@ class Layout(NamedTuple):
 
 
 def as_running(hosts: Iterable[Host]) -> Layout:
-    """What a new leader begins with: everything stays where it runs."""
-    return Layout(
-        {host.name: {label: Placed(warm=number) for label, number in host.running.items()} for host in hosts}
-    )
+    """What a new leader begins with: everything stays where it runs, and as it is. What drains is going."""
+    return Layout({host.name: {label: _running(host, label) for label in host.running} for host in hosts})
+
+
+def _running(host: Host, label: str) -> Placed:
+    asleep, draining = host.asleep.get(label, 0), host.draining.get(label, 0)
+    return Placed(max(0, host.running[label] - asleep - draining), asleep)

@@ -58,6 +58,10 @@ class OpenRuns:
         elif isinstance(event, RunFinished):
             self.end(event.run_id, teaches=event.response.status in TELLING)
 
+    def has_undecided(self, run_id: str) -> bool:
+        """Whether it may still call something."""
+        return run_id in self._runs and bool(self._runs[run_id].undecided)
+
     def called(self) -> set[str]:
         """The model classes that runs were seen to have called since this was last asked."""
         called, self._called = self._called, set()

@@ -1,9 +1,10 @@
 """Which host runs which workers: what is there stays, what is missing goes where there is room.
 
 In this order: workers on dead hosts count for nothing; surplus ones fall asleep if sleepers are wanted, else they are
-drained; sleepers are woken before anything is started, since that is quicker; new ones are spread over hosts, and of
-those that have as few go where the least room is left, so that large models find a machine that is empty. A host
-that is leaving keeps its workers until as many are ready elsewhere.
+drained; sleepers are woken before anything is started, since that is quicker; what does not become ready where it is
+goes to another host; new ones are spread over hosts, and of those that have as few go where the least room is left, so
+that large models find a machine that is empty. A host that is leaving keeps its workers until as many are ready
+elsewhere.
 """
 
 from collections import Counter
@@ -20,6 +21,8 @@ def place(needs: Sequence[Need], hosts: Sequence[Host], before: Layout, now_ms: 
         plan.shrink(need)
     for need in needs:
         plan.wake(need)
+    for need in needs:
+        plan.move(need)
     for need in needs:
         plan.grow(need)
     return plan.layout()
@@ -61,6 +64,16 @@ class _Plan:
         for _ in range(asleep.total() - need.asleep):
             asleep[self._least_used(need, asleep)] -= 1
 
+    def move(self, need: Need) -> None:
+        """What does not become ready where it is, and could elsewhere."""
+        warm = self._warm[need.label]
+        for host in [host for host in self._staying if need.label in host.failing]:
+            for _ in range(warm[host.name] - host.ready.get(need.label, 0)):
+                better = [other for other in self._fitting(need, need.takes) if need.label not in other.failing]
+                if better:
+                    warm[host.name] -= 1
+                    warm[self._best(need, better, need.takes)] += 1
+
     def grow(self, need: Need) -> None:
         """New workers."""
         warm, asleep = self._warm[need.label], self._asleep[need.label]
@@ -74,10 +87,16 @@ class _Plan:
 
     def _add(self, need: Need, workers: Counter[str], wanted: int, takes: Callable[[Host], Room]) -> None:
         while workers.total() < wanted:
-            fitting = [host for host in self._staying if need.suits(host) and self._has_room(host, takes(host))]
+            fitting = self._fitting(need, takes)
             if not fitting:
                 return
-            workers[min(fitting, key=lambda host: self._rank(need, host, takes(host))).name] += 1
+            workers[self._best(need, fitting, takes)] += 1
+
+    def _fitting(self, need: Need, takes: Callable[[Host], Room]) -> list[Host]:
+        return [host for host in self._staying if need.suits(host) and self._has_room(host, takes(host))]
+
+    def _best(self, need: Need, hosts: Sequence[Host], takes: Callable[[Host], Room]) -> str:
+        return min(hosts, key=lambda host: self._rank(need, host, takes(host))).name
 
     def _rank(self, need: Need, host: Host, takes: Room) -> tuple[bool, int, float, str]:
         """A host on which the queue's workers fail is the last resort."""

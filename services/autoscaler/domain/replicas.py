@@ -1,10 +1,10 @@
 """How many workers a queue has, and is to have, as the fleet tells it."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import get_args
 
-from schemas.fleet import HostStatus, WorkerStatus
+from schemas.fleet import ScalingDecision, WorkerStatus
 from schemas.models import Queue
 
 STATES = get_args(WorkerStatus.model_fields["state"].annotation)
@@ -21,7 +21,7 @@ def replicas(queue: Queue, workers: Iterable[WorkerStatus]) -> Mapping[str, int]
     return {state: states[state] for state in STATES}
 
 
-def desired(queue: Queue, hosts: Collection[HostStatus]) -> int | None:
-    """How many workers all hosts together are to keep; None when none of them says so."""
-    told = [host.desired for host in hosts if host.desired is not None]
-    return sum(of_host.get(queue.label, 0) for of_host in told) if told else None
+def in_force(decisions: Sequence[ScalingDecision]) -> Mapping[str, ScalingDecision]:
+    """By queue label, what the newest leader has decided: one that was replaced may not know it yet."""
+    newest = max((decision.epoch for decision in decisions), default=0)
+    return {decision.queue: decision for decision in decisions if decision.epoch == newest}

@@ -4,9 +4,9 @@ from typing import Literal
 
 import pytest
 
-from schemas.fleet import HostStatus, WorkerStatus
+from schemas.fleet import ScalingDecision, WorkerStatus
 from schemas.models import Backend, ModelClass, Queue, SimulatedEngine, queues
-from services.autoscaler.domain.replicas import desired, replicas
+from services.autoscaler.domain.replicas import in_force, replicas
 
 ENGINE = SimulatedEngine(kind="simulated")
 
@@ -23,8 +23,8 @@ def worker(backend: str, state: Literal["starting", "warm", "draining"]) -> Work
     )
 
 
-def host(desired: dict[str, int] | None) -> HostStatus:
-    return HostStatus(instance="h", workers={"llm": 7}, desired=desired)
+def decision(epoch: int, queue: str, replicas: int) -> ScalingDecision:
+    return ScalingDecision(instance=f"a{epoch}", epoch=epoch, queue=queue, replicas=replicas, because="the load")
 
 
 def test_each_backend_has_its_own(found: tuple[Queue, ...]) -> None:
@@ -40,13 +40,7 @@ def test_each_backend_has_its_own(found: tuple[Queue, ...]) -> None:
     assert replicas(burst, workers) == nothing | {"starting": 1}
 
 
-def test_all_hosts_together_are_to_keep_so_many(found: tuple[Queue, ...]) -> None:
-    local, burst = found
-    hosts = [host({"llm": 2, "llm.burst": 1}), host({"llm": 1}), host(None)]
-    assert (desired(local, hosts), desired(burst, hosts)) == (3, 1)
-    assert desired(burst, [host({"llm": 2})]) == 0
-
-
-def test_where_no_host_says_so_it_is_not_known(found: tuple[Queue, ...]) -> None:
-    assert desired(found[0], []) is None
-    assert desired(found[0], [host(None)]) is None
+def test_the_newest_leader_has_decided() -> None:
+    told = [decision(7, "llm", 3), decision(9, "llm", 1), decision(9, "llm.burst", 2), decision(7, "sql", 5)]
+    assert {queue: each.replicas for queue, each in in_force(told).items()} == {"llm": 1, "llm.burst": 2}
+    assert in_force([]) == {}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from schemas.fleet import HostStatus, WorkerStatus
+from schemas.fleet import ScalingDecision, WorkerStatus
 from services.autoscaler.telemetry import Telemetry
 from services.chassis.kafka.connection import Connection
 from services.chassis.kafka.types import TopicPartition
@@ -100,9 +100,9 @@ def test_workers_are_told_by_state_and_those_to_be_kept(page: Page, lagging: Lag
     worker = WorkerStatus(
         instance="w", host="h", model_class="llm", backend="local", state="warm", slots=1, busy=0, ready_at=0
     )
-    hosts = [HostStatus(instance="h", workers={}, desired={"llm": 2})]
+    decided = [ScalingDecision(instance="a", epoch=1, queue="llm", replicas=2, because="the load")]
     labels = 'backend="local",model_class="llm"'
-    page.telemetry.show_fleet([lagging.queue], [worker], hosts)
+    page.telemetry.show_fleet([lagging.queue], [worker], decided)
     found = page.samples()
     assert found[f'headway_replicas{{{labels},state="warm"}}'] == 1
     assert found[f'headway_replicas{{{labels},state="asleep"}}'] == 0

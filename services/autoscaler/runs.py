@@ -1,0 +1,106 @@
+"""Follows what happens to runs, as far as scaling asks: which start, what they have called, which are over.
+
+It has to keep up with every event of the plane beside everything else that its machine does. So most records are
+passed over by their headers, and of the others only a few fields are read.
+"""
+
+from collections.abc import Callable, Sequence
+
+from pydantic import ValidationError
+
+from schemas import headers
+from schemas.base import Contract, LogTime, RunStatus
+from schemas.graphs import Graph
+from services.autoscaler.domain.branches import calls
+from services.autoscaler.domain.open_runs import TELLING, OpenRuns
+from services.chassis.kafka.log_reader import LogReader
+from services.chassis.kafka.types import Record
+
+FOLLOW_TIMEOUT_S = 1.0
+MAX_GRAPHS = 1_000
+"""Kept by digest: runs of one version of a pipeline share theirs."""
+
+
+class _Started(Contract):
+    deadline_at: LogTime
+    graph_digest: str
+
+
+class _Planned(Contract):
+    graph: Graph
+
+
+class _Step(Contract):
+    step: str
+
+
+class _Response(Contract):
+    status: RunStatus
+
+
+class _Finished(Contract):
+    response: _Response
+
+
+class RunFollower:
+    """Tells the open runs of a control."""
+
+    def __init__(self, open_runs: OpenRuns, needs: Callable[[frozenset[str]], None]) -> None:
+        """`needs` hears at once which classes a run will call that has started."""
+        self._runs = open_runs
+        self._needs = needs
+        self._graphs: dict[str, Graph] = {}
+        self._handlers: dict[str, Callable[[str, bytes], None]] = {
+            "run-started": self._started,
+            "step-completed": self._called,
+            "step-failed": self._called,
+            "step-skipped": self._skipped,
+            "run-finished": self._finished,
+        }
+
+    async def run(self, log: LogReader) -> None:
+        """Until cancelled. Raises KafkaError."""
+        while True:
+            self.add(await log.follow(FOLLOW_TIMEOUT_S))
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Takes records in log order. One that this version cannot read says nothing."""
+        for record in records:
+            handler = self._handlers.get(record.header(headers.MESSAGE_TYPE) or "")
+            run_id = record.header(headers.RUN_ID)
+            if handler is None or run_id is None or record.value is None:
+                continue
+            try:
+                handler(run_id, record.value)
+            except ValidationError:
+                continue
+
+    def _started(self, run_id: str, value: bytes) -> None:
+        started = _Started.model_validate_json(value)
+        graph = self._graphs.get(started.graph_digest)
+        if graph is None:
+            graph = _Planned.model_validate_json(value).graph
+            if len(self._graphs) >= MAX_GRAPHS:
+                self._graphs.clear()
+            self._graphs[started.graph_digest] = graph
+        self._runs.start(run_id, graph, started.deadline_at)
+        self._needs(frozenset(str(step.chain[0].model_class) for step in calls(graph)))
+
+    def _called(self, run_id: str, value: bytes) -> None:
+        self._decide(run_id, value, taken=True)
+
+    def _skipped(self, run_id: str, value: bytes) -> None:
+        self._decide(run_id, value, taken=False)
+
+    def _decide(self, run_id: str, value: bytes, *, taken: bool) -> None:
+        if self._runs.has_undecided(run_id):
+            self._runs.decide(run_id, _Step.model_validate_json(value).step, taken=taken)
+
+    def _finished(self, run_id: str, value: bytes) -> None:
+        """How it ended matters only where it did not come to a step."""
+        teaches = self._runs.has_undecided(run_id) and _status(value) in TELLING
+        self._runs.end(run_id, teaches=teaches)
+
+
+def _status(value: bytes) -> RunStatus:
+    return _Finished.model_validate_json(value).response.status

@@ -1,0 +1,188 @@
+"""What an autoscaler does while it leads: look, decide, tell; every second, and at once when a run needs a class that
+has no worker.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import NamedTuple, Protocol
+
+from schemas.fleet import FleetMessage, Kept, Placement, ScalingDecision, Term
+from services.autoscaler.domain.control import Control, Plan, Scaled
+from services.autoscaler.domain.explanation import because, explain
+from services.autoscaler.domain.hosts import Host
+from services.autoscaler.domain.layout import Unplaced
+from services.autoscaler.domain.policy import Decision
+from services.autoscaler.domain.watched import NOTHING, Watched
+from services.autoscaler.observer import Observer
+from services.autoscaler.runs import RunFollower
+from services.chassis.clock import LogClock
+from services.chassis.fleet import FleetPublisher
+from services.chassis.kafka.log_reader import LogReader
+from services.chassis.kafka.types import Producer
+from services.chassis.logging import log
+
+LOOK_EVERY_S = 1.0
+REST = 0.2
+"""Of that, between two looks at least, however many runs start."""
+REPEAT_AFTER = 2
+"""Looks: whoever joins later hears it soon, and hosts know that somebody leads."""
+
+
+class Audience(Protocol):
+    """Who wants to know what was decided, beside the fleet."""
+
+    def on_look(self, plan: Plan, hosts: Sequence[Host]) -> None:
+        """After every look."""
+
+    def on_end(self) -> None:
+        """This autoscaler leads no more."""
+
+
+class Surroundings(NamedTuple):
+    """What a reign works with."""
+
+    instance: str
+    clock: LogClock
+    producer: Producer
+    observer: Observer
+    events: Callable[[], AbstractAsyncContextManager[LogReader]]
+    """Opens the events topic at its end."""
+    places: bool = True
+    """Whether hosts are told; else somebody else starts workers."""
+    look_every_s: float = LOOK_EVERY_S
+
+
+class Scaler:
+    """Leads again and again: each reign begins anew, with what runs."""
+
+    def __init__(self, around: Surroundings, audience: Sequence[Audience] = ()) -> None:
+        self._around = around
+        self._audience = audience
+        self._watched = NOTHING
+        self._reign: _Reign | None = None
+
+    def watch(self, watched: Watched) -> None:
+        """Takes another configuration."""
+        self._watched = watched
+        if self._reign:
+            self._reign.watch(watched)
+
+    @property
+    def control(self) -> Control | None:
+        """What decides; None while another one leads."""
+        return self._reign.control if self._reign else None
+
+    async def lead(self, epoch: int) -> None:
+        """Until cancelled. Raises what a part of it raised."""
+        self._reign = _Reign(epoch, self._around, self._audience)
+        self._reign.watch(self._watched)
+        try:
+            await self._reign.run()
+        finally:
+            self._reign = None
+            for each in self._audience:
+                each.on_end()
+
+
+class _Reign:
+    """From one epoch to its end."""
+
+    def __init__(self, epoch: int, around: Surroundings, audience: Sequence[Audience]) -> None:
+        self.control = Control()
+        self._epoch = epoch
+        self._around = around
+        self._audience = audience
+        self._watched = NOTHING
+        self._plan: Plan | None = None
+        self._hears_hosts = False
+        self._hurry = asyncio.Event()
+        self._publisher = FleetPublisher(
+            around.producer, around.clock, self._messages, REPEAT_AFTER * around.look_every_s
+        )
+
+    def watch(self, watched: Watched) -> None:
+        self._watched = watched
+        self.control.watch([Scaled.of(queue) for queue in watched.queues])
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._look_on())
+            group.create_task(self._publisher.run())
+            group.create_task(self._follow_runs())
+
+    async def _follow_runs(self) -> None:
+        async with self._around.events() as events:
+            await RunFollower(self.control.open_runs, self._on_needs).run(events)
+
+    def _on_needs(self, model_classes: frozenset[str]) -> None:
+        """A run has started: is there a worker of every class that it will call?"""
+        decisions = self._plan.decisions if self._plan else {}
+        if any(label in decisions and not decisions[label].replicas for label in model_classes):
+            self._hurry.set()
+
+    async def _look_on(self) -> None:
+        waits_for, rest_s = None, REST * self._around.look_every_s
+        while True:
+            self._hurry.clear()
+            reason = self._look()
+            if reason != waits_for:
+                log.info("autoscaler_waits" if reason else "autoscaler_decides", reason=reason)
+                waits_for = reason
+            await asyncio.sleep(rest_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._around.look_every_s - rest_s):
+                    await self._hurry.wait()
+
+    def _look(self) -> str | None:
+        """Once; or why not yet. Later on what is missing holds a decision, and the decision says so."""
+        now_ms = self._around.clock.now_ms()
+        if self._plan is None and (reason := self._around.observer.why_not_yet()):
+            return reason
+        if now_ms is None:
+            return "the log's time is not known"
+        sight = self._around.observer.look(self._watched)
+        self._hears_hosts = sight.hosts is not None
+        hosts = sight.hosts if self._around.places else None
+        plan = self.control.look(sight.queues, hosts, now_ms / 1_000)
+        if self._plan is None or _asks(plan) != _asks(self._plan):
+            self._publisher.hurry()
+        self._plan = plan
+        for each in self._audience:
+            each.on_look(plan, sight.hosts or ())
+        return None
+
+    def _messages(self) -> Sequence[FleetMessage]:
+        """What is told now, and repeated. Hosts that are not heard are told nothing, and go on."""
+        if self._plan is None:
+            return ()
+        placed = self._plan.layout.hosts if self._hears_hosts else {}
+        unplaced = {each.label: each for each in self._plan.layout.unplaced}
+        return [
+            *(self._placement(host) for host in placed),
+            *(self._decision(label, decided, unplaced.get(label)) for label, decided in self._plan.decisions.items()),
+        ]
+
+    def _placement(self, host: str) -> Placement:
+        assert self._plan is not None
+        queues = {label: Kept(warm=it.warm, asleep=it.asleep) for label, it in self._plan.layout.hosts[host].items()}
+        return Placement(instance=self._around.instance, host=host, epoch=self._epoch, queues=queues)
+
+    def _decision(self, label: str, decision: Decision, unplaced: Unplaced | None) -> ScalingDecision:
+        return ScalingDecision(
+            instance=self._around.instance,
+            epoch=self._epoch,
+            queue=label,
+            replicas=decision.replicas,
+            asleep=decision.asleep,
+            unplaced=unplaced.warm + unplaced.asleep if unplaced else 0,
+            lag_s=decision.terms.lag_s,
+            because=because(decision),
+            terms=tuple(Term(term=line.term, value=line.value, how=line.how) for line in explain(decision)),
+        )
+
+
+def _asks(plan: Plan) -> tuple[object, ...]:
+    """What hosts and readers would do otherwise for: other reasons can wait."""
+    sizes = {label: (decision.replicas, decision.asleep) for label, decision in plan.decisions.items()}
+    return sizes, plan.layout

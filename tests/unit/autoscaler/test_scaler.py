@@ -1,0 +1,176 @@
+"""What an autoscaler that leads says on the fleet topic."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+
+from schemas.fleet import Kept, Placement, ScalingDecision
+from tests.unit.autoscaler.leading import Autoscaler, Fleet, host, worker
+
+
+@asynccontextmanager
+async def leading(fleet: Fleet, *, places: bool = True) -> AsyncIterator[Autoscaler]:
+    """One that leads, and has not looked yet."""
+    autoscaler = Autoscaler(fleet, "a", places=places)
+    async with autoscaler.running():
+        await fleet.until(lambda: autoscaler.leads)
+        yield autoscaler
+
+
+def last_placement(fleet: Fleet, name: str = "h") -> Placement | None:
+    return next((placement for placement in reversed(fleet.placements()) if placement.host == name), None)
+
+
+def last_decision(fleet: Fleet) -> ScalingDecision | None:
+    return next(reversed(fleet.decisions()), None)
+
+
+async def test_a_class_that_is_always_there_is_placed_where_there_is_room() -> None:
+    fleet = Fleet()
+    async with leading(fleet):
+        fleet.say(host("small", capacity=None), host("large"))
+        await fleet.settle()
+        await fleet.until(lambda: last_placement(fleet, "large"))
+    placement = last_placement(fleet, "large")
+    assert placement is not None
+    assert placement.queues == {"llm": Kept(warm=1)}
+    assert last_placement(fleet, "small") is None, "it has not said what room it has"
+
+
+async def test_nothing_is_said_before_lag_and_fleet_are_known() -> None:
+    fleet = Fleet()
+    async with leading(fleet) as autoscaler:
+        fleet.say(host(llm=3))
+        autoscaler.hear()
+        assert autoscaler.observer.why_not_yet() == "the lag was not read yet"
+        await fleet.look_for(1)
+        autoscaler.hear()
+        assert autoscaler.observer.why_not_yet() == "the fleet was not heard for 4 s yet"
+        assert fleet.placements() == []
+        assert fleet.decisions() == []
+
+
+async def test_a_new_leader_leaves_what_runs_where_it_runs() -> None:
+    fleet = Fleet()
+    async with leading(fleet):
+        for number in range(3):
+            fleet.say(worker(f"w{number}", on="b"))
+        fleet.say(worker("w3", on="b", state="asleep"), host("a"), host("b", llm=4))
+        await fleet.settle()
+        await fleet.until(lambda: last_placement(fleet, "b"))
+    placement = last_placement(fleet, "b")
+    assert placement is not None
+    assert placement.queues == {"llm": Kept(warm=3)}
+
+
+async def test_each_reign_has_its_epoch_on_everything_it_says() -> None:
+    fleet = Fleet()
+    for number in (1, 2):
+        async with leading(fleet):
+            fleet.say(host(f"h{number}"))
+            await fleet.settle()
+            await fleet.until(partial(last_placement, fleet, f"h{number}"))
+    epochs = [placement.epoch for placement in fleet.placements()]
+    assert len(set(epochs)) == 2
+    assert epochs == sorted(epochs)
+
+
+async def test_where_somebody_else_starts_workers_hosts_are_told_nothing() -> None:
+    fleet = Fleet()
+    async with leading(fleet, places=False):
+        fleet.say(host())
+        await fleet.settle()
+        await fleet.until(lambda: last_decision(fleet))
+    decision = last_decision(fleet)
+    assert decision is not None
+    assert (decision.replicas, decision.unplaced) == (1, 0)
+    assert fleet.placements() == []
+
+
+async def test_a_decision_is_told_with_its_reasons() -> None:
+    fleet = Fleet()
+    async with leading(fleet):
+        fleet.say(host())
+        await fleet.settle()
+        await fleet.until(lambda: last_decision(fleet))
+    decision = last_decision(fleet)
+    assert decision is not None
+    assert decision.because == "tier always"
+    assert {"sustained", "lag", "floor", "ceiling", "replicas"} <= {term.term for term in decision.terms}
+
+
+async def test_without_a_lag_a_decision_is_held_and_says_so() -> None:
+    fleet = Fleet()
+    async with leading(fleet) as autoscaler:
+        fleet.say(host(llm=1), worker("w", service_ms=100.0))
+        await fleet.settle()
+        await fleet.until(lambda: last_decision(fleet))
+        fleet.broker.away = True
+        for _ in range(60):
+            fleet.now_s += 1
+            fleet.say(host(llm=1), worker("w", service_ms=100.0))
+            autoscaler.hear()
+        await fleet.until(lambda: "held" in getattr(last_decision(fleet), "because", ""))
+    decision = last_decision(fleet)
+    assert decision is not None
+    assert decision.replicas == 1
+    assert "the lag of interactive" in decision.because
+
+
+async def test_a_fleet_that_falls_silent_is_told_nothing_and_not_taken_for_dead() -> None:
+    fleet = Fleet()
+    async with leading(fleet) as autoscaler:
+        fleet.say(host(llm=2), worker("w0"), worker("w1"))
+        await fleet.settle()
+        await fleet.until(lambda: last_placement(fleet))
+        for _ in range(30):
+            await fleet.look_for(1)
+        assert not autoscaler.observer.hears()
+        told = len(fleet.placements())
+        heard = len(fleet.decisions())
+        await fleet.until(lambda: len(fleet.decisions()) > heard + 3)
+        assert len(fleet.placements()) - told <= 1, "but for one that was on its way"
+        fleet.say(host(llm=2), worker("w0"), worker("w1"))
+        await fleet.settle()
+        fleet.say(host(llm=2), worker("w0"), worker("w1"))
+        autoscaler.hear()
+        told = len(fleet.placements())
+        await fleet.until(lambda: len(fleet.placements()) > told + 1)
+    placement = last_placement(fleet)
+    assert placement is not None
+    assert placement.queues == {"llm": Kept(warm=2)}
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_where_an_engine_never_gets_ready_is_the_last_resort(others: int) -> None:
+    fleet = Fleet()
+    async with leading(fleet):
+        fleet.say(host("bad", failing=["llm"], llm=1), *(host(f"good-{number}") for number in range(others)))
+        await fleet.settle()
+        await fleet.until(lambda: last_placement(fleet, "bad"))
+    placement = last_placement(fleet, "bad")
+    assert placement is not None
+    assert placement.queues == ({} if others else {"llm": Kept(warm=1)})
+
+
+async def test_what_a_host_was_starting_when_it_died_is_started_elsewhere() -> None:
+    fleet = Fleet()
+    async with leading(fleet) as autoscaler:
+        fleet.say(host("dies", llm=1), host("lives"))
+        await fleet.settle()
+        await fleet.until(lambda: last_placement(fleet, "dies"))
+        fleet.say(host("dies", llm=1))
+        for _ in range(9):
+            fleet.say(host("lives"))
+            fleet.now_s += 1
+            autoscaler.hear()
+        placement = last_placement(fleet, "lives")
+        assert placement is not None
+        assert placement.queues == {}
+        for _ in range(3):
+            fleet.say(host("lives"))
+            fleet.now_s += 1
+            autoscaler.hear()
+        await fleet.until(lambda: getattr(last_placement(fleet, "lives"), "queues", {}) == {"llm": Kept(warm=1)})
