@@ -76,12 +76,13 @@ class FleetPublisher:
 
     async def publish(self) -> None:
         """Once, and acknowledged."""
-        for appended in await self._producer.send_all([_record(status) for status in self._build()]):
+        for appended in await self._producer.send_all([status_record(status) for status in self._build()]):
             self._clock.observe(appended.timestamp)
             self._acknowledged_at = self._monotonic()
 
 
-def _record(status: FleetMessage) -> Outgoing:
+def status_record(status: FleetMessage) -> Outgoing:
+    """A status as it stands on the fleet topic."""
     kind = ((headers.MESSAGE_TYPE, message_type(status).encode()),)
     return Outgoing(FLEET_TOPIC, encode(status), status.instance.encode(), kind)
 
