@@ -15,7 +15,7 @@ from services.chassis.fleet import FOLLOW_TIMEOUT_S, PUBLISH_EVERY_S, FleetLog, 
 from services.chassis.kafka.types import Record
 
 HEARD_FOR_S = PUBLISH_EVERY_S + 1.0
-"""Once everybody has had the time to say that it lives: a host that was not heard by then is not there."""
+"""Of the topic, up to now: all who live have spoken in that time, and who has not is not there."""
 BREAK_S = 2 * PUBLISH_EVERY_S
 """Nobody is heard for so long, then everybody again, one by one: those that come last must not be taken for dead."""
 
@@ -47,14 +47,16 @@ class Observer:
             self.add(await log.follow(FOLLOW_TIMEOUT_S))
 
     def add(self, records: Sequence[Record]) -> None:
-        """Takes records of the fleet topic in log order."""
+        """Takes records of the fleet topic in log order. What is older than the topic itself there is not."""
+        if self._since_ms is None and records:
+            self._since_ms = records[0].timestamp if records[0].offset else 0
         self._view.add(records)
         for at_ms, status in self._view.stamped(ServiceStatus):
             if status.instance == self._instance:
                 self._on_own(at_ms)
 
     def _on_own(self, at_ms: int) -> None:
-        if self._heard_ms is None or at_ms - self._heard_ms > BREAK_S * 1_000:
+        if self._heard_ms is not None and at_ms - self._heard_ms > BREAK_S * 1_000:
             self._since_ms = at_ms
         self._heard_ms = at_ms
 
@@ -66,7 +68,7 @@ class Observer:
         """What is missing before the first look: with less, what runs would be taken for what is not there."""
         if not self._collector.has_looked:
             return "the lag was not read yet"
-        return None if self._knows_fleet() else f"the fleet was not heard for {HEARD_FOR_S:.0f} s yet"
+        return None if self._knows_fleet() else f"the fleet has not been heard for {HEARD_FOR_S:.0f} s"
 
     def look(self, watched: Watched) -> Sight:
         """Now. What is older than a few seconds is not known."""

@@ -2,8 +2,8 @@
 
 In this order: workers on dead hosts count for nothing; surplus ones fall asleep if sleepers are wanted, else they are
 drained; sleepers are woken before anything is started, since that is quicker; what does not become ready where it is
-goes to another host; new ones are spread over hosts, and of those that have as few go where the least room is left, so
-that large models find a machine that is empty. A host that is leaving keeps its workers until as many are ready
+goes to another host; new ones are spread over hosts, and of those that have as few go where the least room is left,
+so that large models find a machine that is empty. A host that is leaving keeps its workers until as many are ready
 elsewhere.
 """
 

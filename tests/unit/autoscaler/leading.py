@@ -91,6 +91,10 @@ class Autoscaler:
         self.leadership = Leadership(self._member, producer, fleet.clock, name, self.scaler.lead)
         fleet.autoscalers.append(self)
 
+    def joins_later(self) -> None:
+        """Has not read what was said so far."""
+        self._heard = len(self._fleet.kafka.records(FLEET_TOPIC))
+
     def hear(self) -> None:
         """Says that it lives, and hears everything that was said."""
         self._fleet.say(ServiceStatus(instance=self.name, service="autoscaler"))

@@ -43,13 +43,26 @@ async def test_nothing_is_said_before_lag_and_fleet_are_known() -> None:
     fleet = Fleet()
     async with leading(fleet) as autoscaler:
         fleet.say(host(llm=3))
+        autoscaler.joins_later()
         autoscaler.hear()
         assert autoscaler.observer.why_not_yet() == "the lag was not read yet"
-        await fleet.look_for(1)
+        await fleet.look_for(3)
         autoscaler.hear()
-        assert autoscaler.observer.why_not_yet() == "the fleet was not heard for 4 s yet"
+        assert autoscaler.observer.why_not_yet() == "the fleet has not been heard for 4 s"
         assert fleet.placements() == []
         assert fleet.decisions() == []
+        await fleet.look_for(1)
+        assert autoscaler.observer.why_not_yet() is None
+
+
+async def test_the_whole_of_a_young_topic_is_enough() -> None:
+    fleet = Fleet()
+    async with leading(fleet) as autoscaler:
+        fleet.say(host(llm=3))
+        await fleet.look_for(1)
+        assert autoscaler.observer.why_not_yet() is not None
+        autoscaler.hear()
+        assert autoscaler.observer.why_not_yet() is None
 
 
 async def test_a_new_leader_leaves_what_runs_where_it_runs() -> None:
