@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,11 @@ import pytest
 from headway.plane.kafka import EmbeddedKafka
 from headway.plane.ports import free_ports
 from schemas.config import Bundle
-from schemas.topics import CONFIG, all_topics
+from schemas.fleet import FLEET as FLEET_STATUS
+from schemas.fleet import AutoscalerStarted, Capacity, FleetMessage, FleetStatus, HostStatus, Kept, Placement
+from schemas.topics import CONFIG, FLEET, all_topics
 from services.chassis.config.topic import ConfigHistory
+from services.chassis.fleet import status_record
 from services.chassis.kafka.admin import Admin
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import Connection
@@ -31,9 +35,20 @@ pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("servers")]
 DEADLINE_S = 30.0
 SHOWN_S = 5.0
 """So soon a lag is to be seen."""
+RECOVERED_S = 15.0
+"""From the death of a leader until its successor's first placement."""
 ENGINE = {"backends": [{"name": "local", "engine": {"kind": "simulated"}}]}
 
 Samples = dict[str, float]
+
+
+@dataclass
+class Running:
+    """One autoscaler process."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
 
 
 class Plane:
@@ -42,33 +57,69 @@ class Plane:
     def __init__(self, kafka: EmbeddedKafka, home: Path) -> None:
         self.kafka = kafka
         self.connection = Connection(kafka.bootstrap, client_id="test")
-        self.port = free_ports(1)[0]
-        self.log = home / "autoscaler.log"
         self._home = home
-        self._process: subprocess.Popen[bytes] | None = None
+        self.running: list[Running] = []
 
     async def start(self) -> None:
         await self.configure("llm")
-        self._spawn()
+        self.spawn()
         await self.until(lambda found: lane("headway_lag_tasks", "llm", "batch") in found)
 
-    def _spawn(self) -> None:
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
+    def spawn(self) -> Running:
+        port = free_ports(1)[0]
+        file = self._home / f"autoscaler-{len(self.running)}.log"
+        with file.open("wb") as log:
+            process = subprocess.Popen(
                 [sys.executable, "-m", "headway", "serve", "autoscaler"],
                 stdout=log,
                 stderr=log,
                 env=environment(
                     HEADWAY_HOME=str(self._home),
                     HEADWAY_KAFKA_BOOTSTRAP_SERVERS=self.kafka.bootstrap,
-                    HEADWAY_AUTOSCALER_METRICS_PORT=str(self.port),
+                    HEADWAY_AUTOSCALER_METRICS_PORT=str(port),
                 ),
             )
+        self.running.append(Running(process, port, file))
+        return self.running[-1]
 
-    def stop(self) -> int:
-        assert self._process is not None
-        self._process.terminate()
-        return self._process.wait(10)
+    @property
+    def log(self) -> Path:
+        """Of the autoscaler that is asked."""
+        return self.running[0].log
+
+    def stop(self) -> list[int]:
+        for each in self.running:
+            each.process.terminate()
+        return [each.process.wait(10) for each in self.running]
+
+    @asynccontextmanager
+    async def saying(self, *statuses: FleetMessage) -> AsyncIterator[None]:
+        """Says something again and again."""
+
+        async def say() -> None:
+            while True:
+                await producer.send_all([status_record(status) for status in statuses])
+                await asyncio.sleep(1.0)
+
+        producer = AioKafkaProducer(self.connection)
+        await producer.start()
+        saying = asyncio.create_task(say())
+        try:
+            yield
+        finally:
+            saying.cancel()
+            await asyncio.wait({saying})
+            await producer.stop()
+
+    @asynccontextmanager
+    async def fleet(self) -> AsyncIterator["Heard"]:
+        settings = ConsumerSettings(group=None, topics=(FLEET,))
+        reader = LogReader(lambda listener: AioKafkaConsumer(self.connection, settings, listener))
+        await reader.start()
+        try:
+            yield Heard(reader)
+        finally:
+            await reader.stop()
 
     async def configure(self, *model_classes: str) -> None:
         """Makes the topics of these classes, then the configuration that names them."""
@@ -107,7 +158,7 @@ class Plane:
         """What `/metrics` says; nothing while nobody answers."""
         body = ""
         with suppress(OSError):
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.running[0].port)
             writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
             body = (await reader.read()).decode().partition("\r\n\r\n")[2]
             writer.close()
@@ -116,10 +167,32 @@ class Plane:
     async def until(self, condition: Callable[[Samples], bool], within_s: float = DEADLINE_S) -> Samples:
         async with asyncio.timeout(within_s):
             while not condition(found := await self.samples()):
-                assert self._process is not None
-                assert self._process.poll() is None, self.log.read_text()
+                assert self.running[0].process.poll() is None, self.log.read_text()
                 await asyncio.sleep(0.1)
         return found
+
+
+class Heard:
+    """The fleet topic from its beginning, each status with its offset."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+        self._all: list[tuple[int, FleetStatus]] = []
+
+    async def first(self, holds: Callable[[int, FleetStatus], bool], within_s: float) -> tuple[int, FleetStatus]:
+        async with asyncio.timeout(within_s):
+            while True:
+                for offset, status in self._all:
+                    if holds(offset, status):
+                        return offset, status
+                for record in await self._reader.follow(0.2):
+                    self._all.append((record.offset, FLEET_STATUS.validate_json(record.value or b"")))
+
+    async def newest(self) -> tuple[int, FleetStatus]:
+        """The last reign that began."""
+        for record in await self._reader.read_to_end():
+            self._all.append((record.offset, FLEET_STATUS.validate_json(record.value or b"")))
+        return next(found for found in reversed(self._all) if isinstance(found[1], AutoscalerStarted))
 
 
 def lane(metric: str, model_class: str, name: str) -> str:
@@ -135,7 +208,7 @@ async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plane
     try:
         await found.start()
         yield found
-        assert found.stop() == 0, found.log.read_text()
+        assert set(found.stop()) == {0}, found.log.read_text()
     finally:
         await kafka.stop()
 
@@ -182,3 +255,27 @@ async def test_with_the_broker_away_there_is_no_lag_and_then_there_is_the_same(p
     finally:
         os.kill(plane.kafka.pid, signal.SIGCONT)
     assert (await plane.until(lambda found: batch in found))[batch] == before
+
+
+async def test_a_leader_that_is_killed_is_followed_by_one_with_a_higher_epoch_and_the_same_order(plane: Plane) -> None:
+    machine = HostStatus(instance="machine", workers={}, capacity=Capacity(cpu=4, memory=8 << 30))
+
+    def placed(status: FleetStatus, *, but_by: str = "") -> bool:
+        return isinstance(status, Placement) and status.host == "machine" and status.instance != but_by
+
+    async with plane.saying(machine), plane.fleet() as heard:
+        await heard.first(lambda _, status: placed(status), DEADLINE_S)
+        second = plane.spawn()
+        await plane.until(lambda _: b"autoscaler_" in second.log.read_bytes())
+        epoch, began = await heard.newest()
+        assert isinstance(began, AutoscalerStarted)
+        (leader,) = (each for each in plane.running if began.instance in each.log.read_text())
+        plane.running.remove(leader)
+        leader.process.kill()
+        leader.process.wait()
+        _, order = await heard.first(
+            lambda offset, status: offset > epoch and placed(status, but_by=began.instance), RECOVERED_S
+        )
+    assert isinstance(order, Placement)
+    assert order.epoch > epoch
+    assert order.queues["llm"] == Kept(warm=1)
