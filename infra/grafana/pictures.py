@@ -26,7 +26,7 @@ PICTURES = {
 }
 """By name: the dashboard, and its panels side by side."""
 
-SIZE_IN = (11.0, 3.0)
+SIZE_IN = (11.0, 2.8)
 STEP_S = 5
 """As often as Prometheus scrapes."""
 TIMEOUT_S = 30.0
@@ -83,11 +83,15 @@ def _picture(client: httpx.Client, dashboard: Document, titles: Sequence[str], w
 
 
 def lines(client: httpx.Client, panel: Document, window: Window) -> list[Line]:
-    """What the panel's queries say, the greatest first, as many as there are colours. Raises ValueError for none."""
+    """What the panel's queries say, the greatest first, without those that stay at 0 if others do not.
+
+    As many as there are colours. Raises ValueError if there are none.
+    """
     found = [line for target in panel["targets"] for line in _answered(client, target, window)]
     if not found:
         raise ValueError(f"{panel['title']}: nothing to show")
-    return sorted(found, key=lambda line: (-_peak(line), line.name))[: len(COLOURS)]
+    risen = [line for line in found if _peak(line) > 0] or found
+    return sorted(risen, key=lambda line: (-_peak(line), line.name))[: len(COLOURS)]
 
 
 def _answered(client: httpx.Client, target: Mapping[str, str], window: Window) -> list[Line]:
@@ -132,7 +136,7 @@ def _draw(axes: Axes, panel: Document, shown: Sequence[Line], window: Window) ->
     axes.set_ylim(bottom=0)
     axes.set_xlabel("minutes")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: UNITS[defaults["unit"]].format(value)))
-    axes.legend(loc="upper left", frameon=False, fontsize=8)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
 
 
 def standing_alone(element: str) -> str:

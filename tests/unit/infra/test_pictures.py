@@ -16,11 +16,12 @@ LABELS = {"model_class": "llm", "lane": "batch", "pipeline": "ask", "component":
 
 
 class Prometheus:
-    """Has one series for each query, or none at all."""
+    """Answers every query with a series of each of these values, the second of another lane."""
 
-    def __init__(self, values: list[tuple[int, str]]) -> None:
+    def __init__(self, *values: list[tuple[int, str]]) -> None:
         self.asked: list[httpx.QueryParams] = []
-        self._result = [{"metric": LABELS, "values": values}] if values else []
+        labels = (LABELS, LABELS | {"lane": "standard"})
+        self._result = [{"metric": metric, "values": found} for metric, found in zip(labels, values, strict=False)]
 
     def client(self) -> httpx.Client:
         return httpx.Client(base_url="http://prometheus", transport=httpx.MockTransport(self._answer))
@@ -53,6 +54,16 @@ def test_a_value_that_is_not_there_is_a_gap_and_no_zero() -> None:
     assert [math.isnan(value) for value in values] == [False, True, False, True, True]
 
 
+def test_the_greatest_come_first_and_what_stays_at_zero_is_left_out() -> None:
+    title = "Seconds behind, standard and batch"
+    with Prometheus([(1_000, "1")], [(1_005, "2")]).client() as client:
+        assert [line.name for line in lines(client, panel(title), WINDOW)] == ["llm standard", "llm batch"]
+    with Prometheus([(1_000, "0")], [(1_005, "2")]).client() as client:
+        assert [line.name for line in lines(client, panel(title), WINDOW)] == ["llm standard"]
+    with Prometheus([(1_000, "0")], [(1_000, "0")]).client() as client:
+        assert [line.name for line in lines(client, panel(title), WINDOW)] == ["llm batch", "llm standard"]
+
+
 def test_every_line_of_a_panel_has_the_name_that_its_legend_gives() -> None:
     with Prometheus([(1_000, "3")]).client() as client:
         found = lines(client, panel("Request to outcome"), WINDOW)
@@ -77,7 +88,7 @@ def test_a_picture_is_a_file_of_its_own_with_colours_for_day_and_night() -> None
 
 
 def test_a_panel_without_anything_to_show_is_an_error() -> None:
-    with Prometheus([]).client() as client, pytest.raises(ValueError, match="Seconds behind, interactive"):
+    with Prometheus().client() as client, pytest.raises(ValueError, match="Seconds behind, interactive"):
         pictures(client, WINDOW)
 
 
