@@ -1,0 +1,90 @@
+"""The manifests as `kubectl apply -k` would send them, and the schemas that an API server holds them against."""
+
+import json
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from tests.unit.infra.composed import ROOT
+
+KUBERNETES = "1.37"
+FOLDER = ROOT / "infra" / "kubernetes"
+SCALED_OBJECT = Path(__file__).with_name("scaledobject.schema.json")
+
+Manifest = dict[str, Any]
+
+
+@cache
+def plane() -> list[Manifest]:
+    """What `infra/kubernetes` builds."""
+    return _built(FOLDER)
+
+
+def with_prometheus(overlay: Path) -> list[Manifest]:
+    """The same with the component, in a folder for it."""
+    to = os.path.relpath(FOLDER, overlay.resolve())
+    kustomization = {"resources": [to], "components": [f"{to}/prometheus"]}
+    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    return _built(overlay)
+
+
+def of_kind(kind: str, manifests: list[Manifest]) -> dict[str, Manifest]:
+    """By name."""
+    return {manifest["metadata"]["name"]: manifest for manifest in manifests if manifest["kind"] == kind}
+
+
+def pods() -> dict[str, Manifest]:
+    """The pod template of everything that runs, by name."""
+    running = of_kind("Deployment", plane()) | of_kind("Job", plane())
+    return {name: manifest["spec"]["template"] for name, manifest in running.items()}
+
+
+def container(name: str) -> Manifest:
+    """The only one of a pod."""
+    (only,) = pods()[name]["spec"]["containers"]
+    found: Manifest = only
+    return found
+
+
+def check(manifest: Manifest) -> None:
+    """Raises ValidationError, of either library, for what an API server would refuse: a field too many as well."""
+    if manifest["kind"] == "ScaledObject":
+        Draft202012Validator(_scaled_object()).validate(manifest)
+    else:
+        kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+
+
+@cache
+def _scaled_object() -> Manifest:
+    schema: Manifest = json.loads(SCALED_OBJECT.read_text(encoding="utf-8"))
+    top = schema["properties"]
+    closed: Manifest = _closed(schema["properties"]["spec"])
+    return {**schema, "properties": {**top, "spec": closed}, "additionalProperties": False}
+
+
+def _closed(schema: Any) -> Any:
+    """`kubectl` refuses fields that a definition does not have."""
+    if isinstance(schema, list):
+        return [_closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: _closed(part) for name, part in schema.items()}
+    return {**made, "additionalProperties": False} if isinstance(schema.get("properties"), dict) else made
+
+
+def _built(folder: Path) -> list[Manifest]:
+    commands = {"kustomize": ["build"], "kubectl": ["kustomize"]}
+    tool = next(filter(shutil.which, commands), None)
+    if tool is None:
+        pytest.skip("there is neither kustomize nor kubectl on this machine")
+    done = subprocess.run([tool, *commands[tool], folder], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return list(yaml.safe_load_all(done.stdout))
