@@ -1,21 +1,15 @@
 """A component with scripted outages: when they begin and end, and what its breaker says, by the broker's clock."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
-from aiokafka import AIOKafkaConsumer
-from pydantic import ValidationError
 
-from schemas.fleet import FLEET, BreakerState, CircuitState, FleetStatus, WorkerStatus
+from schemas.fleet import BreakerState, CircuitState, FleetStatus, WorkerStatus
 from schemas.models import ModelsFile, SimulatedEngine
-from schemas.topics import FLEET as FLEET_TOPIC
 
-POLL_MS = 100
 READY_TIMEOUT_S = 60.0
 
 
@@ -79,30 +73,6 @@ class Component:
             self.workers.add(status.instance)
             self._ready_ms = self._ready_ms or status.ready_at
             self._ready.set()
-
-
-@asynccontextmanager
-async def watching(bootstrap: str, component: Component) -> AsyncIterator[None]:
-    """It hears everything that is on the fleet topic."""
-    consumer = AIOKafkaConsumer(
-        FLEET_TOPIC, bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest"
-    )
-    async with consumer:
-        listening = asyncio.create_task(_listen(consumer, component))
-        try:
-            yield
-        finally:
-            listening.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await listening
-
-
-async def _listen(consumer: AIOKafkaConsumer, component: Component) -> None:
-    while True:
-        for records in (await consumer.getmany(timeout_ms=POLL_MS)).values():
-            for record in records:
-                with contextlib.suppress(ValidationError):
-                    component.hear(record.timestamp, FLEET.validate_json(record.value or b""))
 
 
 def worst(values: Collection[float | None]) -> float | None:

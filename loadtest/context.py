@@ -40,11 +40,16 @@ class Scenario:
     run: Callable[[Context], Awaitable[dict[str, Any]]]
     replicas: Mapping[str, int] = field(default_factory=dict)
     """How many instances of a service, if not one."""
-    config: Path = CONFIG
+    config: Path | Callable[[Path], Path] = CONFIG
+    """A folder, or what makes one in a plane's home."""
     env: Mapping[str, str] = field(default_factory=dict)
     """For its services."""
     repeatable: bool = False
     """Whether it may run again on the same plane, which it leaves as it found it: `--repeats`."""
+
+    def folder(self, home: Path) -> Path:
+        """Of the configuration."""
+        return self.config if isinstance(self.config, Path) else self.config(home)
 
     @property
     def purpose(self) -> str:

@@ -13,7 +13,7 @@ from headway.plane.supervisor import Progress
 from loadtest.context import Scenario
 
 UNOBSERVED = {"autoscaler": 0}
-"""Nothing that is measured needs the lag of others, and its collector takes CPU time beside the parts under load."""
+"""Most of what is measured needs no autoscaler, and its collector takes CPU time beside the parts under load."""
 
 
 @asynccontextmanager
@@ -28,7 +28,8 @@ async def plane(home: Path | None, scenario: Scenario) -> AsyncIterator[Path]:
         return
     folder = Path(tempfile.mkdtemp(prefix="headway-loadtest-"))
     replicas = {**UNOBSERVED, **scenario.replicas}
-    own = EmbeddedPlane(folder, scenario.config, _teller(folder), ports="auto", replicas=replicas, env=scenario.env)
+    config = scenario.folder(folder)
+    own = EmbeddedPlane(folder, config, _teller(folder), ports="auto", replicas=replicas, env=scenario.env)
     try:
         await own.start()
         yield folder

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.client import HeadwayClient
-from loadtest.component import Component, Spell, watching, worst
+from loadtest.component import Component, Spell, worst
 from loadtest.context import Context, broken
+from loadtest.fleet import listening
 from loadtest.generator import Call, Load, generate
 from loadtest.ledger import Entry, Ledger, following, latencies_ms
 from schemas.base import RunStatus
@@ -33,7 +34,7 @@ async def run(context: Context) -> dict[str, Any]:
     component = Component(CONFIG / "models.yaml", CLASS)
     kafka = context.endpoints.kafka
     async with (
-        watching(kafka, component),
+        listening(kafka, component),
         following(kafka, DEADLINE_S) as lossy,
         following(kafka, DEADLINE_S) as other,
     ):

@@ -6,8 +6,9 @@ Promised: at most 1.2 attempts a task, no run waits for its deadline, and runs s
 from pathlib import Path
 from typing import Any
 
-from loadtest.component import Component, watching
+from loadtest.component import Component
 from loadtest.context import Context, broken
+from loadtest.fleet import listening
 from loadtest.ledger import following, latencies_ms
 from loadtest.scenarios.breaker import (
     ATTEMPTS,
@@ -31,7 +32,7 @@ async def run(context: Context) -> dict[str, Any]:
     """Keys: `attempts_per_task`, `opens_s`, `closes_s`, `recovery_s`, and how the runs of the outage ended."""
     component = Component(CONFIG / "models.yaml", CLASS)
     kafka = context.endpoints.kafka
-    async with watching(kafka, component), following(kafka, DEADLINE_S) as needy:
+    async with listening(kafka, component), following(kafka, DEADLINE_S) as needy:
         (spell,) = spells = await component.spells()
         await load_until_well(context, component, spells, {"needy": needy})
     ill = asked(needy.entries, spell.begins_ms, spell.ends_ms)

@@ -1,5 +1,7 @@
 """What the performance scenarios compute from what they saw, and the planes that they want."""
 
+from pathlib import Path
+
 import pytest
 
 from loadtest import mixing
@@ -18,8 +20,8 @@ from services.chassis.config.folder import load_folder
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_scenario_has_a_valid_configuration_and_says_what_it_is_for(name: str) -> None:
-    bundle, problems = load_folder(SCENARIOS[name].config)
+def test_every_scenario_has_a_valid_configuration_and_says_what_it_is_for(name: str, tmp_path: Path) -> None:
+    bundle, problems = load_folder(SCENARIOS[name].folder(tmp_path))
     assert bundle is not None, problems
     assert SCENARIOS[name].purpose
 
