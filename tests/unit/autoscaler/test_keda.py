@@ -17,6 +17,7 @@ from services.autoscaler.keda import externalscaler_pb2 as pb
 from services.autoscaler.keda.board import Board
 from services.autoscaler.keda.scaler import ExternalScaler, handlers
 from services.autoscaler.keda.server import KedaServer
+from services.autoscaler.scaler import Audience
 from services.chassis.settings import SettingsError
 from tests.unit.autoscaler.observed import seen
 
@@ -126,8 +127,9 @@ async def test_a_worker_that_sleeps_has_a_pod() -> None:
     control = Control()
     control.watch([Scaled("embedding", "embedding", Rules(1, 4, 10.0, 60.0, tier="standby", least=2))])
     board = told()
+    audience: Audience = board
     async with asked(board) as keda:
-        board.on_look(control.look({"embedding": seen()}, (), 0.0), ())
+        audience.on_look(control.look({"embedding": seen()}, (), 0.0), ())
         assert [value for _, *value in await keda.metrics()] == [[2, 2.0]]
 
 

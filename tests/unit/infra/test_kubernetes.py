@@ -91,11 +91,12 @@ def test_a_pod_has_no_rights_and_cannot_change_its_programs(name: str) -> None:
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] > 0
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container(name)["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    for each in (*pod["containers"], *pod.get("initContainers", ())):
+        assert each["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
     assert not [volume for volume in pod["volumes"] if "hostPath" in volume]
     assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
 
@@ -123,6 +124,27 @@ def test_no_file_of_the_configuration_is_left_out() -> None:
     listed = {line.partition("=")[2] for line in kustomization["configMapGenerator"][0]["files"]}
     found = {path.relative_to(CONFIG).as_posix() for path in CONFIG.rglob("*.*") if "__pycache__" not in path.parts}
     assert listed == found - {"kustomization.yaml"}
+
+
+@every_worker
+def test_a_worker_begins_with_what_its_image_has_prepared_and_may_add_to_it(name: str) -> None:
+    pod = pods()[name]["spec"]
+    (prepares,) = pod["initContainers"]
+    assert prepares["image"] == container(name)["image"]
+    assert prepares["command"] == ["cp", "-r", "/var/lib/headway/.", "/home"]
+    assert prepares["volumeMounts"] == [{"name": "home", "mountPath": "/home"}]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(name)["volumeMounts"]}
+    assert mounts["home"] == "/var/lib/headway"
+    assert not [path for path in mounts.values() if path.startswith("/var/lib/headway/")], "it would be copied over"
+
+
+@every_pod
+def test_large_values_are_shared_by_all(name: str) -> None:
+    (volume,) = [each for each in pods()[name]["spec"]["volumes"] if "persistentVolumeClaim" in each]
+    claim = of_kind("PersistentVolumeClaim", plane())[volume["persistentVolumeClaim"]["claimName"]]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(name)["volumeMounts"]}
+    assert mounts[volume["name"]] == environment(name)["HEADWAY_BLOBS"]
 
 
 @every_deployment
