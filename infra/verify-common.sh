@@ -34,6 +34,15 @@ finish() {
     exit $status
 }
 
+# within SECONDS COMMAND...
+within() {
+    local deadline=$((SECONDS + $1))
+    until "${@:2}"; do
+        [ $SECONDS -lt $deadline ] || return 1
+        sleep 1
+    done
+}
+
 # until_answered PREFIX NUMBER SECONDS [TOPIC [KCAT OPTION...]]: so many requests whose ids begin so have a response;
 # what came is in $work/responses.
 until_answered() {

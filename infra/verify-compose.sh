@@ -147,15 +147,6 @@ healthy() { [ "$(docker compose ps --format '{{.Health}}' "$1")" = healthy ]; }
 
 stuck() { ! healthy "$1"; }
 
-# within SECONDS COMMAND...
-within() {
-    local deadline=$((SECONDS + $1))
-    until "${@:2}"; do
-        [ $SECONDS -lt $deadline ] || return 1
-        sleep 1
-    done
-}
-
 # Volumes without a name have no label.
 nothing_is_left() {
     local label="label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" left
