@@ -51,9 +51,10 @@ from services.chassis.config.live import LiveConfig
 from services.chassis.config.problems import ConfigError
 from services.chassis.kafka.in_memory import InMemoryKafka
 from services.chassis.kafka.stream import BatchHandler, Stream
-from services.chassis.kafka.types import ConsumerSettings, Outgoing, Record, TopicPartition
+from services.chassis.kafka.types import ConsumerSettings, Outgoing, Producer, Record, TopicPartition
 from services.chassis.metrics import Metrics
 from services.chassis.tracing import Tracer
+from services.orchestrator.adapters.counted_producer import CountedProducer
 from services.orchestrator.domain.door import Announcement, Door
 from services.orchestrator.gate import Gate
 from services.orchestrator.handlers import Admission, Dispatch
@@ -166,7 +167,8 @@ class InProcessPlane:
         gate = Gate(lambda: _announced(join), Door(MAX_OPEN_RUNS, PARTITIONS), self._clock, self._metrics)
         admission = Admission(lambda: self._live, *shared, gate, tracer=self._tracer)
         self._stream(ORCHESTRATOR_REQUESTS_GROUP, REQUESTS, admission)
-        self._stream(ORCHESTRATOR_JOINS_GROUP, JOINS, dispatch)
+        counted = CountedProducer(self._producer, dispatch.outstanding)
+        self._stream(ORCHESTRATOR_JOINS_GROUP, JOINS, dispatch, producer=counted)
         self._stream(AGGREGATOR_GROUP, EVENTS, join, join)
         self._spawn(join.tick())
         self._start_worker()
@@ -182,11 +184,18 @@ class InProcessPlane:
             await engine.stop()
         await self._producer.stop()
 
-    def _stream(self, group: str, topic: str, handler: BatchHandler, join: Join | None = None) -> None:
+    def _stream(
+        self,
+        group: str,
+        topic: str,
+        handler: BatchHandler,
+        join: Join | None = None,
+        producer: Producer | None = None,
+    ) -> None:
         settings = ConsumerSettings(group=group, topics=(topic,))
         stream = Stream(
             lambda listener: self._kafka.consumer(settings, listener),
-            self._producer,
+            producer or self._producer,
             handler,
             state=join,
         )
@@ -215,12 +224,14 @@ class InProcessPlane:
             self._spawn(member.guard())
 
     async def _inform(self, dispatch: Dispatch) -> None:
-        """What the fleet topic would tell dispatch of the circuit breakers."""
+        """What the fleet topic would tell dispatch of the workers and their circuit breakers."""
         name = Name("worker", "in-process")
         while True:
             news = [status for member in self._members for status in member.news(name)]
             breakers = [(_now_ms(), status) for status in news if isinstance(status, BreakerState)]
-            dispatch.on_breakers(breakers, [status for status in news if isinstance(status, WorkerStatus)])
+            workers = [status for status in news if isinstance(status, WorkerStatus)]
+            dispatch.on_worker_statuses([(_now_ms(), status) for status in workers])
+            dispatch.on_breakers(breakers, workers)
             await asyncio.sleep(INFORM_S)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -22,6 +22,12 @@ REQUESTS_TOTAL = Metric("headway_requests_total", "counter", "Requests admitted.
 REQUESTS_SHED_TOTAL = Metric(
     "headway_requests_shed_total", "counter", "Requests refused because too many runs were open.", ("priority",)
 )
+SPILLED_TASKS_TOTAL = Metric(
+    "headway_spilled_tasks_total",
+    "counter",
+    "Tasks given to this backend because a cheaper one of the class was late, not heard of, or ill.",
+    ("model_class", "backend"),
+)
 RESPONSES_TOTAL = Metric("headway_responses_total", "counter", "Responses published.", ("pipeline", "status"))
 RUN_SECONDS = Metric("headway_run_seconds", "histogram", "Request to outcome.", ("pipeline", "status"))
 RUN_COMPONENT_SECONDS = Metric(

@@ -118,9 +118,9 @@ def _stream(
 async def _report(view: FleetView, dispatch: Dispatch) -> None:
     """Tells dispatch how far the workers are, and how well."""
     while True:
-        workers = view.of(WorkerStatus)
+        workers = view.stamped(WorkerStatus)
         dispatch.on_worker_statuses(workers)
-        dispatch.on_breakers(view.stamped(BreakerState), workers)
+        dispatch.on_breakers(view.stamped(BreakerState), [worker for _, worker in workers])
         await asyncio.sleep(STATUSES_S)
 
 

@@ -4,7 +4,6 @@ Whatever is wrong with one record ends with that record: one that ended its stre
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
@@ -16,7 +15,7 @@ from schemas.events import RequestCoordinates, RunRejected, RunStarted, StepComp
 from schemas.fleet import BreakerState, WorkerStatus
 from schemas.graphs import StepKind
 from schemas.joins import StepReady
-from schemas.metrics import REQUESTS_TOTAL
+from schemas.metrics import REQUESTS_TOTAL, SPILLED_TASKS_TOTAL
 from schemas.models import Queue
 from schemas.topics import EVENTS, JOINS, MAX_RECORD_BYTES
 from services.chassis.blobs import INLINE_BYTES, BlobMissingError, BlobUnavailableError
@@ -31,9 +30,8 @@ from services.chassis.metrics import Metrics
 from services.chassis.tracing import Tracer
 from services.orchestrator.domain import steps
 from services.orchestrator.domain.admission import Admitted, Catalog, RequestRecord, admit, refuse
-from services.orchestrator.domain.components import Components
 from services.orchestrator.domain.outstanding import Outstanding
-from services.orchestrator.domain.placement import place
+from services.orchestrator.domain.routing import Routing
 from services.orchestrator.gate import Gate
 from services.orchestrator.spans import admission, traced
 
@@ -200,33 +198,28 @@ class Dispatch:
         self._clock = clock
         self._dead_letters = DeadLetters(metrics)
         self._dead_letters.expect([JOINS], DEAD_LETTERED)
-        self._outstanding: defaultdict[str, Outstanding] = defaultdict(Outstanding)
-        self._components = Components()
-        self._turn = 0
+        self._spilled = metrics.counter(SPILLED_TASKS_TOTAL)
+        self._routing = Routing()
 
     async def handle(self, records: Sequence[Record]) -> Outcomes:
         """What each record becomes; the stream appends it before its commit passes the record."""
         return await _each(records, _step, self._on_record)
 
-    def on_worker_statuses(self, statuses: Sequence[WorkerStatus]) -> None:
-        """Learns from the live workers how far each task partition is done."""
-        by_topic: defaultdict[str, dict[int, int]] = defaultdict(dict)
-        for status in statuses:
-            queue = self._catalog().queues.get((status.model_class, status.backend))
-            if queue is not None:
-                by_topic[queue.topic].update(status.committed)
-        for topic, committed in by_topic.items():
-            self.outstanding(topic).reported(committed)
+    def on_worker_statuses(self, workers: Sequence[tuple[LogTime, WorkerStatus]]) -> None:
+        """Learns from the live workers how far each task partition is done, and how long a task would wait."""
+        now = self._clock.now_ms()
+        if now is not None:
+            self._routing.heard(workers, self._catalog().queues, now)
 
     def on_breakers(self, breakers: Sequence[tuple[LogTime, BreakerState]], workers: Sequence[WorkerStatus]) -> None:
         """Learns which components are ill."""
         now = self._clock.now_ms()
         if now is not None:
-            self._components.heard(breakers, workers, now)
+            self._routing.heard_breakers(breakers, workers, now)
 
     def outstanding(self, topic: str) -> Outstanding:
         """The tasks that a task topic holds."""
-        return self._outstanding[topic]
+        return self._routing.outstanding(topic)
 
     async def _on_record(self, record: Record, ready: StepReady | ValueError) -> Sequence[Outgoing]:
         self._clock.observe(record.timestamp)
@@ -270,15 +263,15 @@ class Dispatch:
 
     def _task(self, ready: StepReady, stored: Output) -> Outgoing:
         candidates = steps.candidates(ready, self._catalog().queues)
-        route = steps.route(candidates, ready.priority, self._components)
+        route = self._routing.route(ready, candidates, stored, self._clock.now_ms() or ready.ready_at)
         if route is None:
             return self._event(steps.failed(ready, ErrorCode.ENGINE_UNAVAILABLE, steps.nowhere(ready, candidates)))
-        queue, partitions = route
-        partition = place(partitions, ready.session, self.outstanding(queue.topic).of, self._turn)
-        self._turn += 1
+        queue = route.queue
+        if route.spilled:
+            self._spilled.labels(queue.model_class, queue.backend).inc()
         task = steps.task(ready, queue, stored.value, stored.ref)
         key, task_id = ready.session or ready.run_id, {headers.TASK_ID: ready.task_id}
-        return run_record(queue.topic, task, key=key, partition=partition, more=task_id)
+        return run_record(queue.topic, task, key=key, partition=route.partition, more=task_id)
 
     def _event(self, event: StepEvent) -> Outgoing:
         return run_record(EVENTS, event)

@@ -6,10 +6,17 @@ from itertools import product
 from prometheus_client.utils import floatToGoString
 
 from schemas.base import Priority
-from schemas.metrics import REQUESTS_TOTAL, SECONDS_BUCKETS, SLO_LATENCY_SECONDS, SLO_OBJECTIVE
+from schemas.metrics import (
+    REQUESTS_TOTAL,
+    SECONDS_BUCKETS,
+    SLO_LATENCY_SECONDS,
+    SLO_OBJECTIVE,
+    SPILLED_TASKS_TOTAL,
+)
 from schemas.pipelines import SLO
 from services.chassis.config.live import LiveConfig
 from services.chassis.metrics import Metrics
+from services.orchestrator.domain.routing import several_backends
 
 
 def exposing_promises(metrics: Metrics, live: Callable[[], LiveConfig]) -> Callable[[], Awaitable[bytes]]:
@@ -29,9 +36,10 @@ def exposing_promises(metrics: Metrics, live: Callable[[], LiveConfig]) -> Calla
 
 
 def count_from_zero(metrics: Metrics, live: LiveConfig) -> None:
-    """Requests of every pipeline stand at 0 before the first: else Prometheus does not see its increase."""
+    """What a configuration makes possible stands at 0 before the first: else Prometheus does not see its increase."""
     names = {pipeline.spec.name for pipeline in live.pipelines}
     metrics.counter(REQUESTS_TOTAL, product(names, Priority))
+    metrics.counter(SPILLED_TASKS_TOTAL, several_backends(live.queues))
 
 
 def judging_bucket(seconds: float) -> str:

@@ -252,9 +252,9 @@ def _status(process: Surrounding) -> FleetMessage:
 
 async def _report(view: FleetView, dispatch: Dispatch) -> None:
     while True:
-        workers = view.of(WorkerStatus)
+        workers = view.stamped(WorkerStatus)
         dispatch.on_worker_statuses(workers)
-        dispatch.on_breakers(view.stamped(BreakerState), workers)
+        dispatch.on_breakers(view.stamped(BreakerState), [worker for _, worker in workers])
         await asyncio.sleep(STATUSES_EVERY_S)
 
 

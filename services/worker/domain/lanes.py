@@ -12,11 +12,9 @@ the next round.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from schemas.base import Priority
+from schemas.base import LANE_WEIGHTS, Priority
 
 LANES = tuple(Priority)
-WEIGHTS: Mapping[Priority, int] = {Priority.INTERACTIVE: 12, Priority.STANDARD: 4, Priority.BATCH: 1}
-"""The lowest keeps 1/17 of a saturated worker: 5.9 %."""
 AGING_S = 30.0
 """A lane that waited so long goes first, though never twice in a row: a share may take minutes when tasks do."""
 
@@ -60,7 +58,7 @@ class LaneScheduler:
     def took(self, turn: Turn, count: int, now_s: float) -> None:
         """What came of a turn: `count` records, at most its limit."""
         lane = turn.lane
-        self._debt[lane] += count / WEIGHTS[lane]
+        self._debt[lane] += count / LANE_WEIGHTS[lane]
         self._waits_since[lane] = now_s  # either it was served, or nobody waits in it
         if count < turn.limit:
             self._dry.add(lane)
@@ -73,4 +71,4 @@ class LaneScheduler:
 
     def _lead(self, lane: Priority, rival_debt: float) -> int:
         """Records until the lane is deeper in debt than its nearest rival."""
-        return max(1, int((rival_debt - self._debt[lane]) * WEIGHTS[lane]) + 1)
+        return max(1, int((rival_debt - self._debt[lane]) * LANE_WEIGHTS[lane]) + 1)

@@ -17,7 +17,7 @@ from schemas.fleet import BreakerState, CircuitState, WorkerStatus
 from schemas.graphs import Graph, Step, StepKind, Target
 from schemas.joins import StepReady
 from schemas.models import Backend, ModelClass, Queue, SimulatedEngine, queues
-from schemas.tasks import InferenceTask
+from schemas.tasks import InferenceTask, Price
 from schemas.topics import MAX_RECORD_BYTES
 from services.chassis.blobs import BlobUnavailableError, InMemoryBlobStore, Outputs
 from services.chassis.clock import LogClock
@@ -353,6 +353,28 @@ async def test_only_probes_pass_a_half_open_component() -> None:
     handler.on_breakers([(1_000, breaker(CircuitState.HALF_OPEN, probes=2))], [owner])
     found = await outcomes(handler, *(join(ready(step("x")), offset) for offset in range(4)))
     assert [out.topic for (out,) in found] == ["inference-tasks-llm"] * 2 + [EVENTS] * 2
+
+
+async def test_a_task_that_spills_over_is_counted_and_carries_the_price_of_where_it_went() -> None:
+    backends = [
+        Backend(name=name, engine=SimulatedEngine(kind="simulated"), price=Price(call_usd=usd))
+        for name, usd in (("local", 0.0), ("burst", 0.5))
+    ]
+    config, metrics = FakeConfig(), Metrics()
+    config.queues = {
+        (queue.model_class, queue.backend): queue for queue in queues({"llm": ModelClass(backends=tuple(backends))})
+    }
+    handler = Dispatch(lambda: config, Outputs(InMemoryBlobStore()), LogClock(), metrics)
+    worker = WorkerStatus(
+        instance="w", host="h", model_class="llm", backend="burst", state="warm", slots=4, busy=0, service_ms=10
+    )
+    ((first,),) = await outcomes(handler, join(ready(step("x"))))
+    handler.on_worker_statuses([(1_000, worker)])
+    ((second,),) = await outcomes(handler, join(ready(step("x")), offset=1))
+    assert [first.topic, second.topic] == ["inference-tasks-llm", "inference-tasks-llm.burst"]
+    assert InferenceTask.model_validate_json(second.value or b"").price.call_usd == 0.5
+    exposed = metrics.exposition().decode()
+    assert 'headway_spilled_tasks_total{backend="burst",model_class="llm"} 1.0' in exposed
 
 
 # ---- on a stream ----

@@ -60,6 +60,20 @@ def test_requests_of_every_pipeline_and_priority_are_counted_from_zero() -> None
     }
 
 
+def test_spilled_tasks_are_counted_from_zero_where_a_class_has_several_backends() -> None:
+    metrics = Metrics()
+    engine = {"kind": "simulated"}
+    classes = {
+        "embedding": {"backends": [{"name": "local", "engine": engine}]},
+        "llm": {"backends": [{"name": "local", "engine": engine}, {"name": "burst", "engine": engine}]},
+    }
+    count_from_zero(metrics, LiveConfig(1, Bundle.model_validate({"model_classes": classes})))
+    lines = metrics.exposition().decode().splitlines()
+    assert {line for line in lines if line.startswith("headway_spilled_tasks_total")} == {
+        f'headway_spilled_tasks_total{{backend="{backend}",model_class="llm"}} 0.0' for backend in ("local", "burst")
+    }
+
+
 @pytest.mark.parametrize(
     ("seconds", "bucket"), [(5, "5.0"), (2, "2.5"), (0.0001, "0.001"), (300, "300.0"), (301, "+Inf")]
 )

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from schemas.base import Priority
-from services.worker.domain.lanes import AGING_S, LANES, WEIGHTS, LaneScheduler, Turn
+from schemas.base import LANE_WEIGHTS, Priority
+from services.worker.domain.lanes import AGING_S, LANES, LaneScheduler, Turn
 from services.worker.domain.slots import Slots
 
 INTERACTIVE, STANDARD, BATCH = LANES
@@ -117,7 +117,7 @@ def test_whatever_came_before_the_lowest_lane_is_served_within_a_round_of_weight
     backlog.rounds(40, free)
     for lane in LANES:
         backlog.left[lane] = 1_000
-    served = [lane for _ in range(sum(WEIGHTS.values()) + 1) for lane in backlog.round(1)]
+    served = [lane for _ in range(sum(LANE_WEIGHTS.values()) + 1) for lane in backlog.round(1)]
     assert BATCH in served
 
 
