@@ -263,7 +263,7 @@ class Dispatch:
 
     def _task(self, ready: StepReady, stored: Output) -> Outgoing:
         candidates = steps.candidates(ready, self._catalog().queues)
-        route = self._routing.route(ready, candidates, stored, self._clock.now_ms() or ready.ready_at)
+        route = self._routing.route(ready, candidates, stored, lambda: self._clock.now_ms() or ready.ready_at)
         if route is None:
             return self._event(steps.failed(ready, ErrorCode.ENGINE_UNAVAILABLE, steps.nowhere(ready, candidates)))
         queue = route.queue

@@ -63,7 +63,7 @@ class Trouble:
 
 
 class Components:
-    """Most components are well, and cost one look-up."""
+    """Most of the time all components are well, and cost nothing."""
 
     def __init__(self) -> None:
         self._troubled: dict[Component, Trouble] = {}
@@ -81,7 +81,7 @@ class Components:
 
     def partitions(self, model_class: str, backend: str, lane: Sequence[int]) -> Sequence[int]:
         """Of a lane, those that may be given one task now; none while the component is down."""
-        trouble = self._troubled.get(Component(model_class, backend))
+        trouble = self._troubled.get(Component(model_class, backend)) if self._troubled else None
         return lane if trouble is None else trouble.partitions(lane)
 
     def _remembered(self, of: Component, now: LogTime) -> Trouble | None:

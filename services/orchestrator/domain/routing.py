@@ -5,7 +5,7 @@ for some money; what their circuit breakers let pass is taken in the order of th
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from schemas.base import LogTime, Output, Priority
@@ -61,12 +61,14 @@ class Routing:
         """Which components are ill."""
         self._components.heard(breakers, workers, now)
 
-    def route(self, ready: StepReady, among: Sequence[Queue], value: Output, now: LogTime) -> Route | None:
+    def route(
+        self, ready: StepReady, among: Sequence[Queue], value: Output, now: Callable[[], LogTime]
+    ) -> Route | None:
         """`among` are those that the step may go to; None while the breakers of all are open."""
         if len(among) > 1:
-            return self._choose(ready, among, value, now)
+            return self._choose(ready, among, value, now())
         found = route(among, ready.priority, self._components)
-        return Route(found[0], self._place(ready, *found), spilled=False) if found else None
+        return Route(found[0], self._place(ready, found[0], found[1]), False) if found else None
 
     def _choose(self, ready: StepReady, among: Sequence[Queue], value: Output, now: LogTime) -> Route | None:
         queues = {queue.backend: queue for queue in among}

@@ -71,7 +71,7 @@ class Plane:
             step=Step(id="phrase", kind=StepKind.MODEL), target=target, fallback=0, attempt=1, priority="standard",
             deadline_at=NOON + 60_000, step_deadline_at=NOON + round(budget_s * 1_000), ready_at=NOON,
         )  # fmt: skip
-        return self.routing.route(ready, candidates(ready, QUEUES), Output(value={}), NOON)
+        return self.routing.route(ready, candidates(ready, QUEUES), Output(value={}), lambda: NOON)
 
     def backends(self, tasks: int, budget_s: float = 10.0) -> list[str]:
         found = [self.route(budget_s) for _ in range(tasks)]
