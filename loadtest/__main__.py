@@ -60,7 +60,7 @@ SCENARIOS = {
     "sequential": Scenario(sequential.run, config=sequential.CONFIG, repeatable=True),
     "enterprise": Scenario(enterprise.run, config=enterprise.CONFIG, repeatable=True),
     "peers": Scenario(peers.run, env=ONE_MACHINE, repeatable=True),
-    "burst": Scenario(burst.run, config=burst.CONFIG, repeatable=True),
+    "burst": Scenario(burst.run, burst.REPLICAS, burst.CONFIG, burst.ENVIRONMENT, repeatable=True),
     "coldstart": Scenario(coldstart.run, {"autoscaler": 1}, coldstart.CONFIG, coldstart.ENVIRONMENT, repeatable=True),
     "growth": Scenario(growth.run, config=growth.CONFIG, env=growth.ENVIRONMENT),
     "soak": Scenario(soak.run, env=soak.ENVIRONMENT),

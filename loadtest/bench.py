@@ -19,7 +19,6 @@ RUNS = (
     ("scaleout", "--duration", "15s"),
     ("sequential", "--duration", "20s"),
     ("enterprise", "--duration", "20s"),
-    ("burst", "--duration", "40s"),
     ("growth", "--duration", "10s"),
 )
 """In the order of the page; 22 minutes on two cores, and longer the first time, when the peers are installed."""

@@ -3,26 +3,17 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
 from headway.client import HeadwayClient
 from loadtest.asking import answer
 from loadtest.generator import Call
 from loadtest.measure import Outcome
 from schemas.base import Json
-from schemas.models import ModelsFile, queues
 
 CONFIG = Path(__file__).parent / "mix"
 PIPELINE = "assist"
 SESSIONS = 64
 TIMEOUT_S = 120.0
 TEXT = "x" * 256
-
-
-def slots() -> dict[str, int]:
-    """Of each class, which has one worker."""
-    models = ModelsFile.model_validate(yaml.safe_load((CONFIG / "models.yaml").read_text()))
-    return {queue.model_class: queue.slots for queue in queues(models.model_classes)}
 
 
 def request(number: int) -> Mapping[str, Json]:

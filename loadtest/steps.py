@@ -77,21 +77,6 @@ def tasks_behind(steps: Iterable[Step]) -> Iterator[tuple[int, int]]:
         yield at_ms, behind
 
 
-def peak_behind(steps: Iterable[Step]) -> int:
-    """The most tasks that were queued or running at once."""
-    return max((behind for _, behind in tasks_behind(steps)), default=0)
-
-
-def none_waits_ms(steps: Iterable[Step], slots: int, from_ms: int) -> int:
-    """The first moment from then on when no more tasks were behind than there are slots."""
-    since_ms, behind = 0, 0
-    for at_ms, count in tasks_behind(steps):
-        if at_ms > from_ms and behind <= slots:
-            break
-        since_ms, behind = at_ms, count
-    return max(since_ms, from_ms)
-
-
 def mean_service_s(steps: Collection[Step]) -> float:
     """In the engine; 0 of nothing."""
     return sum(step.service_ms for step in steps) / len(steps) / 1_000 if steps else 0.0

@@ -48,9 +48,10 @@ class Parts:
         return self.pids(part)
 
     def workers(self, label: str | None = None) -> list[int]:
-        """Processes of the host's workers, all or those of one queue, the oldest first."""
-        host = self.endpoints().pids.get("host", 0)
-        return [pid for pid in sorted(children(host)) if is_alive(pid) and _is_worker(argv(pid), label)]
+        """Processes of all hosts' workers, or those of one queue, the oldest first."""
+        hosts = [pid for part, pid in self.endpoints().pids.items() if part.partition("-")[0] == "host"]
+        found = sorted(pid for host in hosts for pid in children(host))
+        return [pid for pid in found if is_alive(pid) and _is_worker(argv(pid), label)]
 
 
 def _is_worker(command: list[str], label: str | None) -> bool:

@@ -1,91 +1,173 @@
-"""Ten times the rate for a while, then back: how far behind the classes of an assistant fall, and until when.
+"""Ten times the rate for a while, then back, on a plane that scales: each class follows its own rate, killed or not.
 
-The workers are as many as before: `scale_out_s`, `over_provision` and each class's `peak_ratio` want a plane that
-scales, and are not among the figures.
+An assistant's classes are called by 100, 70 and 25 % of its runs, and three hosts take their workers. While the rate
+is high, half of the workers, a host, and the autoscaler that leads are killed. Replicas are judged before that: what
+waits where somebody was killed asks for more.
 
-Promised: every request succeeds, and nothing waits any more a minute after the burst.
+Promised: every run succeeds before its deadline, and the plane recovers from each within 15 s. The lag is within
+`target_drain` when the burst is over. The replicas of each class are within a tenth of its rate, give or take that
+they are whole, and within two cooldowns after the burst they are as before.
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from headway.client import HeadwayClient
 from loadtest import mixing
+from loadtest.component import worst
 from loadtest.context import Context, broken
+from loadtest.elastic import Course, Followed, Kind, followed
+from loadtest.fleet import Fleet, Said, decided, highest, level, listening, warm
 from loadtest.generator import Call, Load, generate
-from loadtest.measure import SERIES, Measurement
+from loadtest.ledger import Ledger, following
 from loadtest.nemesis.fault import now_ms
-from loadtest.observation import observe
-from loadtest.pool import Pool
-from loadtest.steps import Step, by_class, completed_since, mean_service_s, none_waits_ms, peak_behind
-from loadtest.warmth import warmed
+from loadtest.nemesis.parts import Parts
+from loadtest.steps import Step, by_class, completed_since, mean_service_s
+from loadtest.strikes import Struck, a_host, again_s, half_of_the_workers, the_leader
+from schemas.models import ModelClass, ModelsFile
 
-CONFIG = mixing.CONFIG
-RATE_PER_S = 8.0
-TIMES = 10
-SHARES = (0.25, 0.25, 0.5)
-"""Of the duration: before the burst, in it, and after it."""
-RECOVERY_S = 60.0
+CONFIG = Path(__file__).parents[1] / "burst"
+REPLICAS = {"autoscaler": 2, "host": 3}
+ENVIRONMENT = {"HEADWAY_HOST_CPU": "8", "HEADWAY_HOST_MEMORY": "8GiB"}
+"""Of each host: room for all workers together, and no more on the two that are left when one is killed."""
+SHARES = {"embedding": 1.0, "retrieval": 0.7, "code": 0.25}
+RATE_PER_S, TIMES = 8.4, 10.0
+"""Ten times as much asks for 7, 4.9 and 1.75 workers."""
+BEFORE_S = 30.0
+STRUCK_AFTER_S, BETWEEN_S = 40.0, 25.0
+"""From the burst's begin until the first processes are killed, and from one strike to the next, or the end."""
+DEADLINE_S = 60.0
+RECOVERY_S = 15.0
+COOLDOWNS = 2
+READY_S = 60.0
+EXTRA = 1_000_000
+"""Numbers of the requests that are made on top of the usual ones begin here."""
 
 
 async def run(context: Context) -> dict[str, Any]:
-    """Keys: `lag_peak_s`, `recovery_s`, `by_class{peak_tasks, lag_peak_s, recovery_s}`. Lag is in seconds of work."""
-    async with HeadwayClient(context.endpoints.kafka) as headway:
-        call = mixing.asking_the_mix(headway)
-        began_ms = now_ms()
-        usual, extra, over_ms = await _load(context, call)
-    steps = by_class(await completed_since(context.endpoints.kafka, began_ms))
-    classes = {name: fell_behind(found, mixing.slots()[name], over_ms) for name, found in steps.items()}
-    recovery_s = max(each["recovery_s"] for each in classes.values())
+    """Keys: the ledger's, `scale_out_s`, `lag_peak_s`, `over_provision`, `by_class{peak_ratio}`, `recovered_s`."""
+    kafka, fleet = context.endpoints.kafka, Fleet()
+    async with listening(kafka, fleet), following(kafka, DEADLINE_S) as ledger:
+        course, strikes = await _burst(context, fleet, ledger)
+        await ledger.settle()
+    steps = by_class(await completed_since(kafka, course.begun_ms))
+    verdict, classes = ledger.verdict(), _classes(course, fleet.said, steps)
+    recovered_s = {strike.target: again_s(strike, fleet.said, steps) for strike in strikes}
     return {
-        "rate_per_s": context.load.rate_per_s or RATE_PER_S,
+        "rate_per_s": course.base_per_s,
         "concurrency": None,
-        **together(usual, extra),
-        "lag_peak_s": max(each["lag_peak_s"] for each in classes.values()),
-        "recovery_s": recovery_s,
-        "by_class": classes,
-        **broken(every_call_succeeds=not (usual.failed or extra.failed), recovers=recovery_s <= RECOVERY_S),
+        **verdict,
+        **summary(classes.values()),
+        "by_class": {name: each.as_json() for name, each in classes.items()},
+        "killed": {strike.target: strike.killed for strike in strikes},
+        "recovered_s": recovered_s,
+        **broken(**promises(verdict, classes, recovered_s)),
     }
 
 
-async def _load(context: Context, call: Call) -> tuple[Measurement, Measurement, int]:
-    """The usual load all along, nine times as much on top of it for a while; and when that was over."""
-    rate_per_s, total_s = context.load.rate_per_s or RATE_PER_S, context.load.duration_s
-    before_s, burst_s, _ = (share * total_s for share in SHARES)
-    steady = warmed(replace(context.load, rate_per_s=rate_per_s))
-    burst = Load(burst_s, rate_per_s * (TIMES - 1), seed=context.load.seed + 1, warm_up_s=0.0)
-    usual = asyncio.create_task(observe(context, call, steady))
+def summary(classes: Collection[Followed]) -> dict[str, float | None]:
+    """Of all classes: the slowest, the furthest behind, and worker time in all."""
+    needed = sum(each.needed for each in classes)
+    return {
+        "scale_out_s": worst([each.scale_out_s for each in classes]),
+        "lag_peak_s": round(max(each.lag_peak_s for each in classes), 2),
+        "over_provision": round(sum(each.over_provision * each.needed for each in classes) / needed, 3),
+    }
+
+
+def promises(
+    verdict: Mapping[str, Any], classes: Mapping[str, Followed], recovered_s: Mapping[str, float | None]
+) -> dict[str, bool]:
+    """Whether each was kept."""
+    return {
+        "nothing_fails": verdict["failed"] == 0,
+        "nothing_lost": verdict["lost"] == 0,
+        "no_conflict": verdict["conflicting"] == 0,
+        "no_run_late": verdict["latency_ms"]["max"] <= DEADLINE_S * 1_000,
+        "recovers_soon": all(each is not None and each <= RECOVERY_S for each in recovered_s.values()),
+        **{f"{name}_{promise}": kept for name, each in classes.items() for promise, kept in _kept(name, each)},
+    }
+
+
+def _kept(name: str, found: Followed) -> Iterator[tuple[str, bool]]:
+    scaling = _models()[name].scaling
+    yield "follows_its_rate", found.follows
+    yield "catches_up", found.lag_over_s * 1_000 <= scaling.target_drain
+    yield "goes_back", found.back_s is not None and found.back_s * 1_000 <= COOLDOWNS * scaling.cooldown
+
+
+def _classes(course: Course, said: Sequence[Said], steps: Mapping[str, Sequence[Step]]) -> dict[str, Followed]:
+    levels, spans = decided(said), warm(said)
+    kinds = {name: Kind(SHARES[name], each.slots, mean_service_s(steps[name])) for name, each in _models().items()}
+    return {name: followed(course, kind, levels[name], spans[name], steps[name]) for name, kind in kinds.items()}
+
+
+async def _burst(context: Context, fleet: Fleet, ledger: Ledger) -> tuple[Course, Sequence[Struck]]:
+    """The usual load all along, nine times as much on top of it for a while; until all classes are as before."""
+    rate_per_s = context.load.rate_per_s or RATE_PER_S
+    await fleet.until(_is_ready, READY_S)
+    async with HeadwayClient(context.endpoints.kafka, max_outstanding=EXTRA) as headway:
+        ask = _asking(headway, ledger)
+        begun_ms = now_ms()
+        usual = asyncio.create_task(generate(Load(3_600.0, rate_per_s, seed=context.load.seed, warm_up_s=0.0), ask))
+        try:
+            await asyncio.sleep(BEFORE_S)
+            burst_ms = now_ms()
+            context.say(f"burst: {TIMES:g} times {rate_per_s:g} runs/s")
+            strikes = await _extra(context, fleet, rate_per_s * (TIMES - 1), lambda number: ask(EXTRA + number))
+            over_ms = now_ms()
+            context.say("burst: over")
+            await fleet.until(lambda said: _is_back(said, begun_ms, burst_ms), _cooldown_s() * COOLDOWNS + BETWEEN_S)
+        finally:
+            usual.cancel()
+            await asyncio.wait({usual})
+    return Course(begun_ms, burst_ms, strikes[0].at_ms, over_ms, now_ms(), rate_per_s, TIMES), strikes
+
+
+async def _extra(context: Context, fleet: Fleet, rate_per_s: float, ask: Call) -> Sequence[Struck]:
+    """The load on top, and what is killed meanwhile."""
+    parts, strikes = Parts(context.home), []
+    load = Load(STRUCK_AFTER_S + 3 * BETWEEN_S, rate_per_s, seed=context.load.seed + 1, warm_up_s=0.0)
+    extra = asyncio.create_task(generate(load, ask))
     try:
-        await asyncio.sleep(steady.warm_up_s + before_s)
-        context.say(f"burst: {TIMES} times {rate_per_s:g} requests/s for {burst_s:g} s")
-        over_ms = now_ms() + round(burst_s * 1_000)
-        extra = await generate(burst, call)
-        return await usual, extra, over_ms
+        await asyncio.sleep(STRUCK_AFTER_S)
+        for strike in (half_of_the_workers, a_host, lambda parts: the_leader(parts, fleet.said)):
+            strikes.append(strike(parts))
+            context.say(f"burst: killed {strikes[-1].target}, {strikes[-1].killed} processes")
+            await asyncio.sleep(BETWEEN_S)
+        await extra
     finally:
-        usual.cancel()
+        extra.cancel()
+    return strikes
 
 
-def together(usual: Measurement, extra: Measurement) -> dict[str, Any]:
-    """The requests of both, which were made side by side; over time, the usual ones, which were made all along."""
-    pool = Pool((usual, extra))
-    pool.duration_s = usual.duration_s
-    assert usual.plane is not None
-    runs = max(1, len(pool.latencies))
-    return {
-        **pool.as_json(),
-        "cpu_ms_per_run": {part: round(1_000 * cpu_s / runs, 3) for part, cpu_s in usual.plane.cpu_s.items()},
-        SERIES: usual.as_json()[SERIES],
-    }
+def _asking(headway: HeadwayClient, ledger: Ledger) -> Call:
+    async def ask(number: int) -> bool:
+        request_id = ledger.request_id(number)
+        await headway.submit(mixing.PIPELINE, mixing.request(number), request_id=request_id, deadline_s=DEADLINE_S)
+        ledger.acknowledged.add(request_id)
+        return True
+
+    return ask
 
 
-def fell_behind(steps: Sequence[Step], slots: int, over_ms: int) -> dict[str, Any]:
-    """One class, of so many slots: its tasks queued or running at the worst moment, in seconds of its work too."""
-    peak = peak_behind(steps)
-    return {
-        "calls": len(steps),
-        "peak_tasks": peak,
-        "lag_peak_s": round(peak * mean_service_s(steps) / slots, 2),
-        "recovery_s": round((none_waits_ms(steps, slots, over_ms) - over_ms) / 1_000, 2),
-    }
+def _is_ready(said: Sequence[Said]) -> bool:
+    return decided(said).keys() >= SHARES.keys() and warm(said).keys() >= SHARES.keys()
+
+
+def _is_back(said: Sequence[Said], begun_ms: int, burst_ms: int) -> bool:
+    """Whether no class is to have more workers than before the burst."""
+    levels, at_ms = decided(said), said[-1].at_ms
+    return all(level(each, at_ms) <= highest(each, begun_ms, burst_ms) for each in levels.values())
+
+
+def _cooldown_s() -> float:
+    return max(each.scaling.cooldown for each in _models().values()) / 1_000
+
+
+def _models() -> Mapping[str, ModelClass]:
+    return ModelsFile.model_validate(yaml.safe_load((CONFIG / "models.yaml").read_text())).model_classes

@@ -6,9 +6,7 @@ import pytest
 
 from loadtest import mixing
 from loadtest.__main__ import SCENARIOS
-from loadtest.measure import SERIES, Measurement, PlaneUse
 from loadtest.scenarios import growth, scaleout
-from loadtest.scenarios.burst import fell_behind, together
 from loadtest.scenarios.enterprise import described
 from loadtest.scenarios.growth import per_run
 from loadtest.scenarios.scaleout import efficiency
@@ -55,7 +53,6 @@ def test_the_mix_is_exact_over_any_twenty_requests() -> None:
         requests = [mixing.request(number) for number in range(first, first + 20)]
         assert sum(bool(request["retrieves"]) for request in requests) == 14
         assert sum(bool(request["runs_code"]) for request in requests) == 5
-    assert mixing.slots().keys() == {"embedding", "retrieval", "code"}
     assert mixing.SESSIONS >= 50
 
 
@@ -70,11 +67,6 @@ def test_a_class_has_its_share_of_the_requests() -> None:
     }
 
 
-def test_lag_is_in_seconds_of_the_work_of_all_slots() -> None:
-    burst = [Step("code", 0, 1_000 * (1 + number // 2), 1_000.0) for number in range(10)]
-    assert fell_behind(burst, 2, 2_500) == {"calls": 10, "peak_tasks": 10, "lag_peak_s": 5.0, "recovery_s": 1.5}
-
-
 def test_the_planes_share_is_of_the_time_of_all_runs() -> None:
     runs = [
         LongRun(6_030.0, 6_000.0, Timing(total_ms=6_020.0, coordination_ms=15.0)),
@@ -87,15 +79,3 @@ def test_memory_grows_from_the_end_of_the_first_window() -> None:
     rss = [50, 90, 100, 101, 400, 102, 104, 105, 110, 110, 110]
     samples = [Sample(float(number), {"worker": float(mib)}) for number, mib in enumerate(rss)]
     assert rss_growth(samples, 5.0) == {"worker": round(110 / 103, 3)}
-
-
-def test_the_cost_of_a_burst_is_that_of_all_of_its_runs() -> None:
-    usual, extra = Measurement(), Measurement()
-    for number in range(10):
-        usual.record(float(number), 0.1, True)
-        extra.record(float(number) / 2, 0.3, True)
-    usual.plane = PlaneUse({"kafka": 0.4}, {}, {})
-    figures = together(usual, extra)
-    assert figures["cpu_ms_per_run"] == {"kafka": 20.0}
-    assert (figures["completed"], figures["duration_s"]) == (20, 9.0)
-    assert figures[SERIES]["seconds"]["completed"] == [1] * 10

@@ -1,6 +1,6 @@
 """Steps as the log tells of them: how many were behind, until when, and how long each took."""
 
-from loadtest.steps import Step, by_class, latencies, mean_service_s, none_waits_ms, peak_behind, tasks_behind
+from loadtest.steps import Step, by_class, latencies, mean_service_s, tasks_behind
 
 STEPS = [
     Step("slow", 1_000, 3_000, 2_000.0),
@@ -12,21 +12,6 @@ STEPS = [
 
 def test_a_task_is_behind_from_its_record_to_the_end_of_its_step() -> None:
     assert list(tasks_behind(STEPS)) == [(1_000, 2), (2_000, 3), (3_000, 2), (5_000, 1), (7_000, 0)]
-    assert peak_behind(STEPS) == 3
-    assert peak_behind([]) == 0
-
-
-def test_none_waits_once_there_is_a_slot_for_each() -> None:
-    assert none_waits_ms(STEPS, 1, 2_500) == 5_000
-    assert none_waits_ms(STEPS, 2, 2_500) == 3_000
-    assert none_waits_ms(STEPS, 3, 2_500) == 2_500
-    assert none_waits_ms(STEPS, 1, 9_000) == 9_000
-    assert none_waits_ms([], 1, 9_000) == 9_000
-
-
-def test_a_wait_that_comes_later_does_not_count() -> None:
-    again = [*STEPS, Step("slow", 20_000, 22_000, 2_000.0), Step("slow", 20_000, 24_000, 2_000.0)]
-    assert none_waits_ms(again, 1, 2_500) == 5_000
 
 
 def test_steps_are_told_apart_by_class() -> None:

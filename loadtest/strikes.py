@@ -1,0 +1,83 @@
+"""Processes killed (SIGKILL) while a plane grows, and how soon it has recovered from each."""
+
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from loadtest.elastic import warm_ms
+from loadtest.fleet import Said, decided, level, warm
+from loadtest.nemesis.fault import now_ms
+from loadtest.nemesis.parts import Parts, send
+from loadtest.steps import Step
+from schemas.fleet import Placement
+
+WORKERS, HOST, LEADER = "half of the workers", "a host", "the autoscaler that leads"
+
+
+class Struck(NamedTuple):
+    """What was killed, and when."""
+
+    target: str
+    at_ms: int
+    killed: int
+    """Processes."""
+
+
+def half_of_the_workers(parts: Parts) -> Struck:
+    """Every second one, of all hosts and classes."""
+    return _kill(WORKERS, parts.workers()[::2])
+
+
+def a_host(parts: Parts) -> Struck:
+    """The last one: its workers die with it."""
+    return _kill(HOST, [parts.pid(parts.instances("host")[-1])])
+
+
+def the_leader(parts: Parts, said: Sequence[Said]) -> Struck:
+    """The autoscaler that placed last."""
+    instance = next(status.instance for _, status in reversed(said) if isinstance(status, Placement))
+    return _kill(LEADER, [parts.pid(_part_of(parts, instance))])
+
+
+def _kill(target: str, pids: Sequence[int]) -> Struck:
+    at_ms = now_ms()
+    return Struck(target, at_ms, sum(send(pid, signal.SIGKILL) for pid in pids if pid))
+
+
+def _part_of(parts: Parts, instance: str) -> str:
+    """Which part it is, as its log tells."""
+    logs: dict[str, Path] = {part: parts.home / "logs" / f"{part}.log" for part in parts.instances("autoscaler")}
+    return next(part for part, log in logs.items() if instance in log.read_text(encoding="utf-8"))
+
+
+def again_s(struck: Struck, said: Sequence[Said], steps: Mapping[str, Sequence[Step]]) -> float | None:
+    """Until the plane had recovered; None: it never had.
+
+    Of workers: as many are warm as were decided on when it struck, and all tasks that were out have begun anew. Of
+    the leader: a later one places.
+    """
+    again_ms = _led_ms(struck, said) if struck.target == LEADER else _worked_ms(struck, said, steps)
+    return None if again_ms is None else (again_ms - struck.at_ms) / 1_000
+
+
+def _worked_ms(struck: Struck, said: Sequence[Said], steps: Mapping[str, Sequence[Step]]) -> int | None:
+    spans = warm(said)
+    warms_ms = [
+        warm_ms(spans.get(queue, ()), level(levels, struck.at_ms), struck.at_ms)
+        for queue, levels in decided(said).items()
+    ]
+    begun_ms = [_begun_ms(struck, of_class) for of_class in steps.values()]
+    return None if None in warms_ms else max(moment for moment in (*warms_ms, *begun_ms) if moment is not None)
+
+
+def _led_ms(struck: Struck, said: Iterable[Said]) -> int | None:
+    placed = [(at_ms, status.epoch) for at_ms, status in said if isinstance(status, Placement)]
+    epoch = max((epoch for at_ms, epoch in placed if at_ms <= struck.at_ms), default=-1)
+    return next((at_ms for at_ms, later in placed if at_ms > struck.at_ms and later > epoch), None)
+
+
+def _begun_ms(struck: Struck, steps: Iterable[Step]) -> int:
+    """When the last of the tasks that were queued or running then was begun, for the last time."""
+    begun = (round(step.over_ms - step.service_ms) for step in steps if step.task_ms <= struck.at_ms < step.over_ms)
+    return max((struck.at_ms, *begun))
