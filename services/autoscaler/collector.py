@@ -11,7 +11,7 @@ from schemas.models import Queue
 from services.autoscaler.domain.arrivals import Arrivals
 from services.autoscaler.domain.backlog import UNKNOWN, Behind, behind, by_lane, next_to_do, together
 from services.autoscaler.domain.observation import LaneSeen
-from services.autoscaler.domain.rates import arrivals_per_s
+from services.autoscaler.domain.rates import arrivals_per_s, long_ms
 from services.autoscaler.domain.watched import NOTHING, Watched
 from services.chassis.clock import LogClock
 from services.chassis.kafka.connection import PATIENCE_S
@@ -141,14 +141,16 @@ class Collector:
                 self._arrivals[tp].observe(at.end, at_ms)
 
     def _rates(self, queue: Queue) -> Mapping[Priority, float]:
+        window_ms = long_ms(queue.scaling.cooldown)
         rates = {
-            lane: self._rate([TopicPartition(queue.topic, n) for n in queue.lanes.of(lane)]) for lane in Priority
+            lane: self._rate([TopicPartition(queue.topic, n) for n in queue.lanes.of(lane)], window_ms)
+            for lane in Priority
         }
         return {lane: rate for lane, rate in rates.items() if rate is not None}
 
-    def _rate(self, partitions: Collection[TopicPartition]) -> float | None:
+    def _rate(self, partitions: Collection[TopicPartition], window_ms: int) -> float | None:
         seen = [self._arrivals[tp] for tp in partitions if tp in self._arrivals]
-        return arrivals_per_s(seen) if len(seen) == len(partitions) else None
+        return arrivals_per_s(seen, window_ms) if len(seen) == len(partitions) else None
 
     async def _read_stamps(self, known: Mapping[TopicPartition, Offsets]) -> None:
         """Of the oldest records that came while nobody looked."""

@@ -3,6 +3,9 @@
 A minute's mean lags a burst by a minute, five seconds' mean jumps with every chance. So the minute counts, until the
 last seconds differ from it by more than chance does: arrivals that come independently (Poisson) vary by the root of
 their number, and by more than four roots once in 30,000 looks.
+
+Where a queue's cooldown is shorter than a minute, so is the long mean: else whatever arrived would keep a worker for
+a minute more than the cooldown says.
 """
 
 import math
@@ -15,9 +18,14 @@ BY_CHANCE = 4.0
 """Roots of the expected number."""
 
 
-def arrivals_per_s(partitions: Collection[Arrivals]) -> float | None:
+def long_ms(cooldown_ms: int) -> int:
+    """The long mean's window."""
+    return min(LONG_MS, max(SHORT_MS, cooldown_ms))
+
+
+def arrivals_per_s(partitions: Collection[Arrivals], window_ms: int = LONG_MS) -> float | None:
     """Of a lane, from all of its partitions; None as soon as one of them has not been looked at for long enough."""
-    short, long = _together(partitions, SHORT_MS), _together(partitions, LONG_MS)
+    short, long = _together(partitions, SHORT_MS), _together(partitions, window_ms)
     return None if short is None or long is None else believable(short, long)
 
 

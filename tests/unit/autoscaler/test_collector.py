@@ -3,6 +3,7 @@
 import pytest
 
 from schemas.base import Priority
+from schemas.models import Scaling
 from schemas.topics import AGGREGATOR_GROUP, EVENTS, ORCHESTRATOR_REQUESTS_GROUP
 from services.autoscaler.collector import FRESH_S, Collector, Sample
 from services.autoscaler.domain.backlog import UNKNOWN, Behind
@@ -125,6 +126,25 @@ async def test_what_is_old_is_told_no_more(lagging: Lagging) -> None:
     assert lagging.collector.why_not_ready() == "the lag cannot be read"
     await lagging.look_for(1)
     assert lagging.collector.why_not_ready() is None
+
+
+@pytest.mark.parametrize(("cooldown_s", "forgotten_s"), [(2, 5), (20, 20), (300, 60)])
+async def test_what_arrived_is_a_rate_for_a_minute_or_for_a_shorter_cooldown(
+    lagging: Lagging, cooldown_s: int, forgotten_s: int
+) -> None:
+    configured = bundle("llm")
+    llm = configured.model_classes["llm"].model_copy(update={"scaling": Scaling(cooldown=cooldown_s * 1_000)})
+    watched = Watched.of(configured.model_copy(update={"model_classes": {"llm": llm}}))
+    lagging.collector.watch(watched)
+    await lagging.look_for(10)
+    lagging.publish(0)
+    rates = []
+    for _ in range(forgotten_s + 2):
+        await lagging.look_for(1)
+        rates.append(lagging.collector.fresh().seen(watched.queues[0])[Priority.INTERACTIVE].arrivals_per_s)
+    assert None not in rates
+    assert all(rates[: forgotten_s - 1])
+    assert rates[-1] == 0
 
 
 async def test_a_class_that_is_configured_later_is_looked_at(lagging: Lagging) -> None:
