@@ -1,12 +1,15 @@
 """How often a pipeline takes each of its steps, learned from runs; old runs count less and less."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from schemas.graphs import Graph, Step, StepKind
 
-KEEP = 0.998
-"""Of a run's weight when another one is over: half of what is known comes from the last 350 runs. Of fewer, chance
-would make a quarter a third, and another half as many workers."""
+MEMORY_RUNS, MEMORY_S = 500.0, 300.0
+"""All runs together weigh as so many, or as those of so long where these are more: half of what is known comes from
+the last 350. Of fewer, chance would make a quarter a third, and another half as many workers. Where hundreds start
+each second, who looks every second sees another five hundred each time, and is led by the most extreme of them.
+"""
 PRIOR_WEIGHT = 2.0
 """In runs. What is assumed before any is seen counts as much as two of them (the rule of succession)."""
 
@@ -26,18 +29,28 @@ class _Seen:
     taken: float = 0.0
     runs: float = 0.0
 
+    def learn(self, *, taken: bool, memory: float) -> None:
+        """One run more. Older ones lose what all together weigh more than `memory` of them."""
+        keep = (memory - 1.0) / max(memory - 1.0, self.runs)
+        self.taken = self.taken * keep + taken
+        self.runs = self.runs * keep + 1.0
+
 
 class Branches:
     """Of all pipelines, by step."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], _Seen] = {}
+        self._seen: defaultdict[tuple[str, str], _Seen] = defaultdict(_Seen)
+        self._memory: dict[str, float] = {}
+        """By pipeline, in runs."""
+
+    def pace(self, pipeline: str, runs_per_s: float) -> None:
+        """How often runs of a pipeline start: what is to be remembered of it."""
+        self._memory[pipeline] = max(MEMORY_RUNS, MEMORY_S * runs_per_s)
 
     def learn(self, pipeline: str, step: str, *, taken: bool) -> None:
         """A run has taken a step, or has not."""
-        seen = self._seen.setdefault((pipeline, step), _Seen())
-        seen.taken = seen.taken * KEEP + taken
-        seen.runs = seen.runs * KEEP + 1.0
+        self._seen[pipeline, step].learn(taken=taken, memory=self._memory.get(pipeline, MEMORY_RUNS))
 
     def share(self, pipeline: str, step: Step) -> float:
         """How likely a run of the pipeline takes the step."""

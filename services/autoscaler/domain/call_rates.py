@@ -22,6 +22,7 @@ class CallRates:
         self._graphs: dict[str, Graph] = {}
         """The one that each pipeline's runs began with last."""
         self._arrivals: defaultdict[str, Arrivals] = defaultdict(Arrivals)
+        self._runs_per_s: dict[str, float] = {}
 
     def start(self, graph: Graph) -> None:
         """A run has started."""
@@ -32,13 +33,13 @@ class CallRates:
         """Counts up to a time."""
         for pipeline, runs in self._started.items():
             self._arrivals[pipeline].observe(runs, now_ms)
+            self._runs_per_s[pipeline] = arrivals_per_s([self._arrivals[pipeline]]) or 0.0
+            self._branches.pace(pipeline, self._runs_per_s[pipeline])
 
     def per_s(self) -> Mapping[str, float]:
         """Calls a second by model class, as far as its pipelines have been looked at for 5 s."""
         rates: defaultdict[str, float] = defaultdict(float)
-        for pipeline, graph in self._graphs.items():
-            runs_per_s = arrivals_per_s([self._arrivals[pipeline]])
-            for step in calls(graph):
-                share = self._branches.share(pipeline, step)
-                rates[str(step.chain[0].model_class)] += share * (runs_per_s or 0.0)
+        for pipeline, runs_per_s in self._runs_per_s.items():
+            for step in calls(self._graphs[pipeline]):
+                rates[str(step.chain[0].model_class)] += self._branches.share(pipeline, step) * runs_per_s
         return rates

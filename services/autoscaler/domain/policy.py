@@ -1,10 +1,11 @@
 """How many workers a queue is to have. Pure: what is seen and what was decided before in, a decision out.
 
-    replicas = ceil(max(λ·S / 0.75,  λ'·S + waiting·S / (T_drain + T_start)) / slots)
+    replicas = ceil(max(λ·S / 0.75,  min(λ', λ / 0.75)·S + waiting·S / (T_drain + T_start)) / slots)
 
 λ·S is the work that runs bring each second, in slots that it keeps busy (Little's law); three quarters of all slots
 are to be busy, since queues grow without bound towards all of them. λ' is what arrives now, and the slots beyond it
-clear what waits within the target, counted from when a worker started now is ready. Then, in this order: the
+clear what waits within the target, counted from when a worker started now is ready. What arrives faster than the
+headroom takes is a wave, and will have passed: it counts when it waits. Then, in this order: the
 stabilisation window, and no less than tasks in flight need; floors, which tier, schedule, prediction and pre-warm
 set; the ceiling. Why it is not the simplest formula: infra/decisions/0009.
 """
@@ -32,7 +33,7 @@ class Terms:
     sustained: float
     """λ·S, in slots."""
     arriving: float
-    """λ'·S, in slots."""
+    """λ'·S, in slots; of a wave, no more than the headroom takes."""
     draining: float
     """waiting·S / (T_drain + T_start), in slots."""
     lag_s: float | None
@@ -87,7 +88,7 @@ def decide(
 
 def weigh(rules: Rules, demand: Demand) -> Terms:
     """The formula's terms."""
-    arriving = demand.total.arriving
+    arriving = min(demand.total.arriving, demand.sustained / BUSY_SHARE)
     draining = demand.waiting_s / (rules.target_drain_s + demand.start_s)
     return Terms(
         demand.sustained,

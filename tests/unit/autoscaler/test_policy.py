@@ -84,6 +84,13 @@ def test_headroom_is_for_what_runs_bring_not_for_a_wave_of_it() -> None:
     assert decided(seen(8.0, 0, 1.0)).replicas == 3
 
 
+def test_of_a_wave_counts_what_the_headroom_takes_and_what_waits_of_the_rest() -> None:
+    wave = seen(11.0, 0, 1.0)._replace(coming_per_s=6.0)
+    assert decided(wave).replicas == 2, "6/0.75 slots, as without it"
+    behind = seen(11.0, 20, 1.0)._replace(coming_per_s=6.0)
+    assert decided(behind).terms.needed == pytest.approx((8.0 + 20 / 10.0) / 4)
+
+
 def test_work_on_its_way_is_sized_for_before_it_comes() -> None:
     assert decided(seen(0.0)._replace(coming_per_s=6.0)).replicas == 2
 
