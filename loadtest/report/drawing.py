@@ -46,19 +46,34 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.6,
     "lines.solid_capstyle": "round",
 }
+ALONE = """<style>
+svg {
+  background: #ffffff; --ink-2: #5b6472; --grid: #dde1e7; --bad: #dc2626;
+  --s1: #2563eb; --s2: #ea580c; --s3: #0d9467; --s4: #7c3aed;
+  --s5: #db2777; --s6: #b7860b; --s7: #0891b2; --s8: #64748b;
+}
+@media (prefers-color-scheme: dark) {
+  svg {
+    background: #171b22; --ink-2: #9aa4b2; --grid: #2b323d; --bad: #f87171;
+    --s1: #6ea8fe; --s2: #fb9a57; --s3: #3fcf9a; --s4: #b59cff;
+    --s5: #f585bb; --s6: #f2c94c; --s7: #45cfe6; --s8: #9fb0c6;
+  }
+}
+</style>"""
+"""The colours that the page gives a drawing, for one without a page."""
 _salts = itertools.count()
 
 
 @contextmanager
-def figure(height_in: float = HEIGHT_IN, columns: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure to draw in, with so many fields side by side; `svg` must be called before it is left."""
+def figure(height_in: float = HEIGHT_IN, columns: int = 1, rows: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A figure to draw in, with so many fields side by side and below; `svg` must be called before it is left."""
     with mpl.rc_context(STYLE | {"svg.hashsalt": f"headway-{next(_salts)}"}):  # ids are the page's: none twice
         made = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
         made.patch.set_visible(False)
-        fields = made.subplots(1, columns, squeeze=False)[0]
+        fields = list(made.subplots(rows, columns, squeeze=False).flat)
         for axes in fields:
             axes.patch.set_visible(False)
-        yield made, list(fields)
+        yield made, fields
 
 
 def svg(drawn: Figure) -> str:
@@ -73,3 +88,9 @@ def svg(drawn: Figure) -> str:
     for variable, colour in VARIABLES.items():
         element = element.replace(colour, f"var({variable})")
     return f'<svg role="img"{element}'
+
+
+def standing_alone(element: str) -> str:
+    """A file of its own."""
+    head, _, rest = element.partition(">")
+    return f"{head}>{ALONE}{rest}"

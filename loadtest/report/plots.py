@@ -10,7 +10,7 @@ from loadtest.measure import SERIES
 from loadtest.report.drawing import BAD, GRID, INK, figure, svg
 from loadtest.report.drawing import SERIES as COLOURS
 from loadtest.report.plot import Figures, Plot, at, bars, legend
-from loadtest.report.scaling import cascade, day
+from loadtest.report.scaling import day, published
 
 LOG_FROM = 20.0
 """A scale is logarithmic where its greatest value is so many times its least."""
@@ -205,6 +205,6 @@ _ALL: tuple[Callable[[Figures], Plot | None], ...] = (
     lag,
     time_of_a_run,
     cpu,
-    cascade,
+    published,
     day,
 )

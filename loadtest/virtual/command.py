@@ -32,6 +32,7 @@ def simulate(
     seed: Annotated[int, typer.Option(help="Of arrivals, service times and days.")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the figures.")] = None,
     report_file: Annotated[Path | None, typer.Option("--report", help="Where to write a page with plots.")] = None,
+    folder: Annotated[Path | None, typer.Option("--pictures", help="Where to write the plots, an SVG each.")] = None,
 ) -> None:
     """Example: python -m loadtest simulate --part cascade --part burst --json simulate.json"""
     unknown = set(part or ()) - set(PARTS)
@@ -52,6 +53,11 @@ def simulate(
         from loadtest.report.page import render  # heavy, and of no use to whoever wants figures
 
         report_file.write_text(render([figures]), encoding="utf-8")
+    if folder is not None:
+        from loadtest.report.scaling import pictures
+
+        for name, text in pictures(figures).items():
+            (folder / f"{name}.svg").write_text(text, encoding="utf-8")
     if not all(row.kept for row in rows):
         told.print("simulate: a promise is broken", style="red", markup=False)
         raise typer.Exit(1)

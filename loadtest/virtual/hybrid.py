@@ -56,22 +56,29 @@ class Routed:
 
 
 def measure(seed: int = 0) -> dict[str, Any]:
-    """Dollars for two hours; `saving_share` of the cheapest fleet that is as quick."""
+    """Dollars for two hours; `saving_share` of the cheapest fleet that is as quick, or else of the largest."""
     hybrid = simulated(BASE_WORKERS, BASE_WORKERS, hosted=True, seed=seed)
     fleets = []
     for floor in range(BASE_WORKERS, MOST_WORKERS + 1):
         fleets.append(simulated(floor, MOST_WORKERS, hosted=False, seed=seed))
         if fleets[-1]["p95_s"] <= hybrid["p95_s"]:
             break
-    spare = 0.8 * fleets[-1]["usd"] - hybrid["usd"]
     return {
         "hybrid": hybrid,
         "own": fleets[-1],
         "own_slower": {fleet["least_workers"]: fleet for fleet in fleets[:-1]},
         "saving_share": round(1 - hybrid["usd"] / fleets[-1]["usd"], 3),
         "hosted_price_times": HOSTED_TIMES,
-        "a_fifth_is_saved_until_times": round(HOSTED_TIMES * (1 + spare / hybrid["hosted_usd"]), 1),
+        "a_fifth_is_saved_until_times": _until_times(hybrid, fleets[-1]),
     }
+
+
+def _until_times(hybrid: dict[str, Any], own: dict[str, Any]) -> float | None:
+    """How dear a hosted call may be for a fifth to be saved still; None: no call was hosted, at whatever price."""
+    if not hybrid["hosted_usd"]:
+        return None
+    spare: float = 0.8 * own["usd"] - hybrid["usd"]
+    return round(HOSTED_TIMES * (1 + spare / float(hybrid["hosted_usd"])), 1)
 
 
 def simulated(floor: int, ceiling: int, *, hosted: bool, seed: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Peak hours of a day like the fourteen before it: cold starts with and without the seasonal prediction."""
 
 import random
-from typing import Any
+from typing import Any, Protocol
 
 from loadtest.virtual.days import DAY_S, HOUR_S, Day, some_day
 from loadtest.virtual.paper import EMBEDDING, LLM
@@ -19,6 +19,13 @@ DAYS = 14
 FROM_H, UNTIL_H = 7.0, 19.0
 PEAK_HOURS = (9.0, 18.0)
 LOOK_S = 2.0
+
+
+class Load(Protocol):
+    """What a day is like."""
+
+    def per_s(self, at_s: float) -> float:
+        """At a time since the epoch."""
 
 
 def measure(seed: int = 0) -> dict[str, Any]:
@@ -56,12 +63,12 @@ def simulated(control: Control, today: Day, history: list[Day], seed: int) -> tu
     plane.calendar.run(midnight_s + UNTIL_H * HOUR_S)
     return {
         "cold_calls": colds,
-        "worker_hours": round(_worker_hours(plane), 2),
+        "worker_hours": round(worker_hours(plane), 2),
         "runs": len(plane.runs.took_s),
     }, plane
 
 
-def learn(control: Control, name: str, day: Day, midnight_s: float) -> None:
+def learn(control: Control, name: str, day: Load, midnight_s: float) -> None:
     """Slot by slot, as the looks of that day would have told it."""
     for slot in range(DAY_SLOTS):
         at_s = midnight_s + slot * SLOT_S
@@ -73,7 +80,8 @@ def _colds(plane: Plane) -> int:
     return sum(pool.tally.colds for pool in plane.pools.values())
 
 
-def _worker_hours(plane: Plane) -> float:
+def worker_hours(plane: Plane) -> float:
+    """Of all classes, in whatever state."""
     for pool in plane.pools.values():
         pool.settle()
     return sum(sum(pool.tally.replica_s.values()) for pool in plane.pools.values()) / HOUR_S

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -39,12 +40,33 @@ def test_the_cascade_of_the_paper_is_pre_warmed_within_its_slowest_load(tmp_path
     assert found["broken"] == []
 
 
-def test_a_day_and_a_cascade_are_drawn() -> None:
-    series = {"hour": [0.0, 12.0], "requests_per_s": [1.0, 9.0], "replicas": [{"llm": 1}, {"llm": 9}], "lag_s": []}
-    drawn = {plot.title: plot for plot in plots({"cascade": CASCADE, "day": {"series": series}})}
-    assert set(drawn) == {"A cold cascade", "A day's load and its workers"}
-    assert drawn["A day's load and its workers"].legend == (("--s1", "llm"),)
-    assert "published, pre-warmed" in drawn["A cold cascade"].svg
+SERIES = {
+    "hour": [0.0, 12.0],
+    "requests_per_s": [1.0, 9.0],
+    "replicas": [{"llm": 1}, {"llm": 9}],
+    "p50_s": [None, 2.0],
+    "p99_s": [None, 3.0],
+}
+
+
+def test_a_day_and_what_was_published_are_drawn() -> None:
+    burst = {"by_class": {"code": {"peak_ratio": 2.6}}}
+    figures = {"cascade": CASCADE, "hybrid": {"saving_share": 0.43}, "burst": burst, "day": {"series": SERIES}}
+    drawn = {plot.title: plot.svg for plot in plots(figures)}
+    assert set(drawn) == {"Published, and ours", "A day's load and its workers"}
+    for words in ("pre-warmed", "65 s", "151 s", "15–20 %", "43%", "code workers", "2–3", "2.6"):
+        assert f">{words}<" in drawn["Published, and ours"]
+    assert "standby tier" not in drawn["Published, and ours"], "it was not measured"
+    assert ">llm<" in drawn["A day's load and its workers"]
+
+
+def test_pictures_are_files_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(command.PARTS, "cascade", lambda _: CASCADE)
+    result = CliRunner().invoke(app, ["simulate", "--part", "cascade", "--pictures", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    (file,) = tmp_path.iterdir()
+    assert file.name == "scaling-published.svg"
+    assert ElementTree.parse(file).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
 def test_a_broken_promise_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +96,13 @@ def test_what_the_cascade_promises(changed: dict[str, float], places: list[int])
 def test_what_the_other_parts_promise() -> None:
     assert kept(tiers={"standby": {"0.1": {"removed_share": 0.8, "cost_share": 0.15}}}) == [True]
     assert kept(tiers={"standby": {"0.1": {"removed_share": 0.9, "cost_share": 0.16}}}) == [False]
+    assert kept(tiers={"standby": {"0.1": {"removed_share": 0.79, "cost_share": 0.15}}}) == [False]
+    assert kept(tiers={"standby": {"0.2": {"removed_share": 0.5, "cost_share": 0.15}}}) == [True], "shown only"
     assert kept(predictive={"removed_share": 0.94, "over_provision": 0.06}) == [False, False]
     fleets = {"own": {"p95_s": 8.0}, "hybrid": {"p95_s": 8.0}}
+    assert kept(hybrid={"saving_share": 0.2, **fleets}) == [True]
     assert kept(hybrid={"saving_share": 0.19, **fleets}) == [False]
+    assert kept(hybrid={"saving_share": 0.2, **fleets, "own": {"p95_s": 8.1}}) == [False], "it is not as quick"
     assert kept(ahead={"false_share": 0.3}) == [True]
 
 
