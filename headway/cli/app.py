@@ -22,6 +22,7 @@ from headway.cli.commands import (
     models,
     pipelines,
     run_,
+    scale,
     serve,
     submit,
     top,
@@ -56,7 +57,7 @@ def main(
     """The event-driven inference plane for compound AI: one answer, many models, bursts."""
 
 
-for module in (demo, up, serve, submit, run_, top, lag, topics, dlq, config, pipelines, models, doctor, init):
+for module in (demo, up, serve, submit, run_, top, lag, scale, topics, dlq, config, pipelines, models, doctor, init):
     app.add_typer(module.app)
 
 

@@ -55,7 +55,7 @@ def test_the_commands_are_the_documented_ones() -> None:
         "run show", "run watch", "run cancel",
         "topics list", "topics apply", "topics describe", "dlq list", "dlq show", "dlq replay", "dlq drop",
         "config validate", "config diff", "config apply", "config history", "config rollback",
-        "pipelines list", "pipelines graph", "models list", "models try",
+        "pipelines list", "pipelines graph", "models list", "models try", "scale status", "scale explain",
     }  # fmt: skip
 
 
