@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from infra.kubernetes import folder
 from infra.kubernetes.grace import drain_s
 from infra.kubernetes.triggers import prometheus
@@ -50,8 +52,10 @@ def _bundle(config: Path) -> Bundle:
 
 def _workers(bundle: Bundle, found: Sequence[Queue]) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
     yield WORKERS / folder.FILE, [_kustomization([f"{name_of(queue)}.yaml" for queue in found])]
+    namespace = yaml.safe_load((HERE / folder.FILE).read_text(encoding="utf-8"))["namespace"]
     for queue in found:
-        yield WORKERS / f"{name_of(queue)}.yaml", manifests(queue, drain_s(bundle, queue.model_class))
+        made = manifests(queue, drain_s(bundle, queue.model_class), namespace)
+        yield WORKERS / f"{name_of(queue)}.yaml", made
 
 
 def _kustomization(resources: Sequence[str]) -> dict[str, Any]:

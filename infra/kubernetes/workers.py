@@ -3,7 +3,7 @@
 from typing import Any
 
 from infra.kubernetes.grace import MARGIN_S
-from infra.kubernetes.triggers import push
+from infra.kubernetes.triggers import Trigger, push
 from schemas.models import Queue, Resources
 from services.autoscaler.domain.rules import Rules
 
@@ -29,9 +29,9 @@ def name_of(queue: Queue) -> str:
     return name
 
 
-def manifests(queue: Queue, drain_s: int) -> list[Manifest]:
-    """All of a queue. `drain_s`: how long its tasks may take to end."""
-    return [_deployment(queue, drain_s), _disruption_budget(queue), _scaled_object(queue)]
+def manifests(queue: Queue, drain_s: int, namespace: str) -> list[Manifest]:
+    """All of a queue. `drain_s`: how long its tasks may take to end. `namespace`: where the autoscaler is."""
+    return [_deployment(queue, drain_s), _disruption_budget(queue), _scaled_object(queue, push(queue, namespace))]
 
 
 def _deployment(queue: Queue, drain_s: int) -> Manifest:
@@ -102,7 +102,7 @@ def _disruption_budget(queue: Queue) -> Manifest:
     }
 
 
-def _scaled_object(queue: Queue) -> Manifest:
+def _scaled_object(queue: Queue, trigger: Trigger) -> Manifest:
     rules = Rules.of(queue)
     return {
         "apiVersion": "keda.sh/v1alpha1",
@@ -120,7 +120,7 @@ def _scaled_object(queue: Queue) -> Manifest:
                 "behavior": "currentReplicasIfHigher",
             },
             "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _obedience(rules.ceiling)}},
-            "triggers": [push(queue)],
+            "triggers": [trigger],
         },
     }
 

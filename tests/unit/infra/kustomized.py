@@ -1,7 +1,6 @@
 """The manifests as `kubectl apply -k` would send them, and the schemas that an API server holds them against."""
 
 import json
-import os
 import shutil
 import subprocess
 from functools import cache
@@ -28,12 +27,14 @@ def plane() -> list[Manifest]:
     return _built(FOLDER)
 
 
-def with_prometheus(overlay: Path) -> list[Manifest]:
-    """The same with the component, in a folder for it."""
-    to = os.path.relpath(FOLDER, overlay.resolve())
-    kustomization = {"resources": [to], "components": [f"{to}/prometheus"]}
-    (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    return _built(overlay)
+def with_prometheus(copy: Path) -> list[Manifest]:
+    """The same with the component that the kustomization names in a comment, in a folder for the copy."""
+    for name in ("config", "kubernetes"):
+        shutil.copytree(FOLDER.parent / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    file = copy / "kubernetes" / "kustomization.yaml"
+    written = file.read_text(encoding="utf-8")
+    file.write_text(written.replace("  # - prometheus #", "  - prometheus #"), encoding="utf-8")
+    return _built(copy / "kubernetes")
 
 
 def of_kind(kind: str, manifests: list[Manifest]) -> dict[str, Manifest]:

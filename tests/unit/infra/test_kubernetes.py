@@ -3,12 +3,12 @@
 import json
 import re
 from copy import deepcopy
-from pathlib import Path
 
 import jsonschema
 import pytest
 import yaml
 
+from headway.cli.commands.top import PAGES
 from infra.kubernetes.grace import drain_s
 from infra.kubernetes.render import CONFIG, PROMETHEUS, WORKERS, rendered
 from infra.kubernetes.workers import manifests, name_of
@@ -36,6 +36,12 @@ every_deployment = pytest.mark.parametrize("name", EVERY[:-1])
 every_worker = pytest.mark.parametrize("name", WORKER_NAMES)
 
 
+@pytest.fixture(scope="module")
+def asks_prometheus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifest]:
+    """The scaled objects of a plane whose numbers Prometheus tells."""
+    return of_kind("ScaledObject", with_prometheus(tmp_path_factory.mktemp("prometheus")))
+
+
 def queue(**fields: object) -> Queue:
     simulated = {"name": "local", "engine": {"kind": "simulated"}}
     (only,) = queues({"chat": ModelClass.model_validate({"backends": [simulated], **fields})})
@@ -43,7 +49,7 @@ def queue(**fields: object) -> Queue:
 
 
 def made(kind: str, of: Queue) -> Manifest:
-    (only,) = [manifest for manifest in manifests(of, drain_s=30) if manifest["kind"] == kind]
+    (only,) = [manifest for manifest in manifests(of, drain_s=30, namespace="headway") if manifest["kind"] == kind]
     return only
 
 
@@ -63,11 +69,9 @@ def test_everything_that_runs_is_known_to_these_tests() -> None:
     assert sorted(of_kind("ScaledObject", plane())) == WORKER_NAMES
 
 
-def test_an_api_server_would_take_every_object(tmp_path: Path) -> None:
-    for manifest in plane():
+def test_an_api_server_would_take_every_object(asks_prometheus: dict[str, Manifest]) -> None:
+    for manifest in (*plane(), *asks_prometheus.values()):
         check(manifest)
-    for scaled in of_kind("ScaledObject", with_prometheus(tmp_path)).values():
-        check(scaled)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ScaledObject", "PodDisruptionBudget", "NetworkPolicy", "Job"])
@@ -144,7 +148,9 @@ def test_large_values_are_shared_by_all(name: str) -> None:
     claim = of_kind("PersistentVolumeClaim", plane())[volume["persistentVolumeClaim"]["claimName"]]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
     mounts = {mount["name"]: mount["mountPath"] for mount in container(name)["volumeMounts"]}
-    assert mounts[volume["name"]] == environment(name)["HEADWAY_BLOBS"]
+    assert environment(name)["HEADWAY_BLOBS"] == f"{mounts[volume['name']]}/blobs"
+    if name == "autoscaler":
+        assert environment(name)["HEADWAY_HOME"] == mounts[volume["name"]], "what it has learned outlives its pod"
 
 
 @every_deployment
@@ -187,7 +193,7 @@ def test_a_worker_serves_its_class_as_many_as_the_autoscaler_decides(name: str) 
     scaled = of_kind("ScaledObject", plane())[name]["spec"]
     assert scaled["scaleTargetRef"] == {"name": name}
     (trigger,) = scaled["triggers"]
-    assert trigger["type"] == "external-push"
+    assert (trigger["type"], trigger["metricType"]) == ("external-push", "AverageValue")
     assert trigger["metadata"]["queue"] == label
 
 
@@ -256,7 +262,7 @@ def test_a_worker_may_end_the_longest_task_that_it_can_be_given(
 def test_keda_reaches_the_autoscaler_and_nobody_else_does() -> None:
     service = of_kind("Service", plane())["autoscaler"]
     assert service["spec"]["selector"].items() <= pods()["autoscaler"]["metadata"]["labels"].items()
-    (port,) = service["spec"]["ports"]
+    (port,) = [each for each in service["spec"]["ports"] if each["name"] == "keda"]
     address = f"autoscaler.{service['metadata']['namespace']}.svc:{port['port']}"
     for scaled in of_kind("ScaledObject", plane()).values():
         assert scaled["spec"]["triggers"][0]["metadata"]["scalerAddress"] == address
@@ -269,12 +275,12 @@ def test_keda_reaches_the_autoscaler_and_nobody_else_does() -> None:
     assert [each["port"] for each in rule["ports"]] == [port["targetPort"]]
 
 
-def test_with_prometheus_what_is_not_there_is_an_error_and_not_zero(tmp_path: Path) -> None:
+def test_with_prometheus_what_is_not_there_is_an_error_and_not_zero(asks_prometheus: dict[str, Manifest]) -> None:
     exposed = {metric.name: metric.labels for metric in METRICS}
-    found = of_kind("ScaledObject", with_prometheus(tmp_path))
-    assert sorted(found) == WORKER_NAMES
-    for name, scaled in found.items():
+    assert sorted(asks_prometheus) == WORKER_NAMES
+    for name, scaled in asks_prometheus.items():
         (trigger,) = scaled["spec"]["triggers"]
+        assert (trigger["type"], trigger["metricType"]) == ("prometheus", "AverageValue")
         asked = trigger["metadata"]
         assert (asked["ignoreNullValues"], asked["threshold"], asked["activationThreshold"]) == ("false", "1", "0")
         assert asked["serverAddress"] == "http://prometheus.monitoring:9090"
@@ -289,9 +295,25 @@ def test_every_variable_is_a_setting() -> None:
     known = {f"{each.model_config['env_prefix']}{name}".upper() for each in SETTINGS for name in each.model_fields}
     lines = (FOLDER / "settings.env").read_text(encoding="utf-8").splitlines()
     written = {match[1] for line in lines if (match := re.match(r"#? ?(HEADWAY_[A-Z_]+)=", line))}
-    assert len(written) == 8
-    variables = written.union(*(environment(name) for name in EVERY))
+    assert len(written) == 9
+    variables = (written - {PAGES}).union(*(environment(name) for name in EVERY))
     assert {variable.removesuffix("_FILE") for variable in variables} <= known
+
+
+def test_headway_top_finds_every_pod_but_the_job() -> None:
+    settings = next(data for name, data in of_kind("ConfigMap", plane()).items() if name.startswith("settings-"))[
+        "data"
+    ]
+    services = of_kind("Service", plane())
+    seen = set()
+    for url in settings[PAGES].split():
+        name, port = re.fullmatch(r"http://(\w+):(\d+)/metrics", url).groups()  # type: ignore[union-attr]
+        assert int(port) in [each["port"] for each in services[name]["spec"]["ports"]]
+        wanted = services[name]["spec"]["selector"].items()
+        found = {pod for pod, template in pods().items() if wanted <= template["metadata"]["labels"].items()}
+        assert {container(pod)["ports"][0]["containerPort"] for pod in found} == {int(port)}
+        seen |= found
+    assert seen == set(EVERY) - {"setup"}
 
 
 def test_a_job_that_has_ended_makes_room_for_the_next() -> None:
