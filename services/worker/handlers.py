@@ -263,7 +263,9 @@ class TaskHandler:
             return DeadlineExceeded("the step's time was up before it began")
         if not isinstance(given, dict):
             return CallerFault("input: must be an object")
-        return Call(task.task_id, task.run_id, task.step, task.attempt, task.tenant, task.session, given, left_s)
+        return Call(
+            task.task_id, task.run_id, task.step, task.attempt, task.tenant, task.session, given, left_s, attempt.lane
+        )  # fmt: skip
 
     async def _infer(self, attempts: Sequence[Attempt], calls: Sequence[Call]) -> list[Report]:
         started_at, began = self._now(), self._around.monotonic()

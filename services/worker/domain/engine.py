@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from schemas.base import Json
+from schemas.base import Json, Priority
 from schemas.errors import ErrorCode
 from schemas.usage import TokenUsage
 
@@ -27,6 +27,8 @@ class Call(NamedTuple):
     input: Mapping[str, Json]
     deadline_s: float
     """Seconds left when it was handed over; an engine gives up by then."""
+    priority: Priority = Priority.STANDARD
+    """For an engine that queues: who goes first."""
 
 
 class Result(NamedTuple):

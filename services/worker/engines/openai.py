@@ -1,10 +1,10 @@
 """`openai`: chat completions of any server that speaks OpenAI's protocol."""
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
-import httpx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from schemas.base import Json
@@ -21,13 +21,16 @@ from services.worker.domain.engine import (
     Outcome,
     Result,
 )
+from services.worker.engines.http_calls import Answer, HttpCalls, header_value, retry_after_s
 from services.worker.engines.outcomes import answer_each, health_call, read_input, require_result
 
 MAX_TOKENS = 4_096
 MAX_ANSWER_BYTES = 4 << 20  # 4,096 chunks of a token, each in a JSON object of some hundred bytes
 MAX_FORMAT_BYTES = 16_384
-CONNECT_TIMEOUT_S = 5.0
 _TOO_LONG = frozenset(("exceed_context_size_error", "context_length_exceeded"))
+_SAYS_TOO_LONG = re.compile(rb"maximum context length|too long to fit into the model")
+"""How vLLM says the same: its type is `BadRequestError`, whatever was wrong."""
+_OUT_OF_CREDIT = "insufficient_quota"
 
 
 class ChatMessage(BaseModel):
@@ -126,20 +129,19 @@ class OpenAIEngine:
         self._api_key = api_key
         self._api_key_env = api_key_env
         self._by_proxy = by_proxy
-        self._client: httpx.AsyncClient | None = None
+        self._calls: HttpCalls | None = None
 
     async def start(self) -> None:
-        if self._api_key_env and not self._api_key:
-            raise EngineUnavailable(f"no API key: set the environment variable {self._api_key_env}")
-        if self._client is not None:
+        if self._calls is not None:
             return
-        self._client = httpx.AsyncClient(
-            headers={"Accept-Encoding": "identity"} | self._authorization(),
-            trust_env=self._by_proxy,
-            timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),  # a call's deadline bounds the rest
-            # The worker's slots bound them. None is used twice: a server may close it just then, which fails
-            # a call (llama.cpp under load does), and a handshake is short beside an answer.
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+        self._calls = HttpCalls(
+            self._url,
+            self._authorization(),
+            max_answer_bytes=MAX_ANSWER_BYTES,
+            by_proxy=self._by_proxy,
+            # Where no TLS handshake is spared, none is kept: llama.cpp has a thread for each, and under load it
+            # closes those that wait.
+            keeps_connections=self._url.startswith("https:"),
         )
         try:
             await self.health(FIRST_HEALTH_TIMEOUT_S)
@@ -148,11 +150,9 @@ class OpenAIEngine:
             raise
 
     def _authorization(self) -> dict[str, str]:
-        if not self._api_key:
+        if not (self._api_key or self._api_key_env):
             return {}
-        if not (self._api_key.isascii() and self._api_key.isprintable()):
-            raise EngineUnavailable(f"{self._api_key_env} holds characters that no HTTP header can carry")
-        return {"Authorization": f"Bearer {self._api_key}"}
+        return {"Authorization": f"Bearer {header_value(self._api_key, self._api_key_env or 'api_key_env')}"}
 
     async def health(self, timeout_s: float = HEALTH_TIMEOUT_S) -> None:
         """One token."""
@@ -165,37 +165,27 @@ class OpenAIEngine:
         chat = read_input(Chat, call.input)
         body = {"model": self._model, "stream": True, "stream_options": {"include_usage": True}}
         body |= chat.model_dump(exclude_none=True)
-        try:
-            status, headers, answer = await self._post(body)
-        except httpx.HTTPError as error:
-            raise EngineUnavailable(f"{type(error).__name__} at {self._url}") from None
-        if status != 200:
-            raise self._refusal(status, headers, answer)
-        return _read_answer(answer)
-
-    async def _post(self, body: dict[str, Json]) -> tuple[int, Mapping[str, str], bytes]:
-        if self._client is None:
+        if self._calls is None:
             raise EngineUnavailable("not started")
-        content = bytearray()
-        async with self._client.stream("POST", self._url, json=body) as response:
-            async for chunk in response.aiter_raw():
-                content += chunk
-                if len(content) > MAX_ANSWER_BYTES:
-                    raise EngineFailed(f"the answer is larger than {MAX_ANSWER_BYTES} bytes", retryable=False)
-        return response.status_code, response.headers, bytes(content)
+        answer = await self._calls.send(json.dumps(body).encode())
+        if answer.status != 200:
+            raise self._refusal(answer)
+        return _read_answer(answer.content)
 
-    def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> EngineError:
+    def _refusal(self, answer: Answer) -> EngineError:
         """What a status means. Only the error type is passed on: the server's other words may quote a prompt."""
-        kind = _error_kind(body)
+        status, kind = answer.status, _error_kind(answer.content)
         said = f"{self._url} answered {status}" + (f" {kind}" if kind else "")
-        if status == 413 or kind in _TOO_LONG:
+        if status == 413 or kind in _TOO_LONG or (status == 400 and _SAYS_TOO_LONG.search(answer.content)):
             return ContentTooLarge(f"input.messages: longer than the model's context ({said})")
+        if kind == _OUT_OF_CREDIT:
+            return EngineFailed(f"{said}: the account has no credit left", retryable=False)
         if status in (401, 403):
             return EngineFailed(f"{said}: check {self._api_key_env or 'api_key_env'}", retryable=False)
         if status in (404, 405) or 300 <= status < 400:
             return EngineFailed(f"{said}: check base_url (it usually ends in /v1) and model", retryable=False)
         if status in (408, 429) or status >= 500:
-            return EngineUnavailable(said, retry_after_s=_retry_after(headers))
+            return EngineUnavailable(said, retry_after_s=retry_after_s(answer.headers))
         return CallerFault(f"input: {said}")
 
     async def sleep(self) -> None:
@@ -205,9 +195,9 @@ class OpenAIEngine:
         """Nothing."""
 
     async def stop(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        calls, self._calls = self._calls, None
+        if calls is not None:
+            await calls.close()
 
 
 _PROBE: list[Json] = [{"role": "user", "content": "Hi"}]
@@ -248,12 +238,3 @@ def _error_kind(body: bytes) -> str | None:
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
     return next((w for w in words if isinstance(w, str) and w.isidentifier() and len(w) <= 64), None)
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds; a date is not understood, since the server's clock is not ours."""
-    try:
-        seconds = float(headers.get("Retry-After", ""))
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds <= 3_600 else None

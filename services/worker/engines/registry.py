@@ -34,6 +34,14 @@ def build_engine(
             key_env = config.api_key_env
             key = secret(key_env) if key_env else None
             return OpenAIEngine(config.base_url, config.model, api_key=key, api_key_env=key_env)
+        case models.HttpEngine():
+            from services.worker.engines.http import HttpEngine
+
+            return HttpEngine(config, {name: secret(env) for name, env in config.header_env.items()})
+        case models.TritonEngine():
+            from services.worker.engines.triton import TritonEngine
+
+            return TritonEngine(config, {name: secret(env) for name, env in config.header_env.items()})
         case models.FunctionEngine():
             from services.worker.engines.function import FunctionEngine
 

@@ -25,6 +25,8 @@ from services.worker.domain.engine import (
 from services.worker.engines.outcomes import answer_each, health_call, read_input, require_result
 
 SLOW_FACTOR = 10.0
+WAKE_SHARE = 0.1
+"""Of a cold start."""
 _Z99 = 2.3263478740408408
 """The 99th percentile of the standard normal distribution."""
 _ERRORS: dict[str, type[EngineError]] = {
@@ -74,11 +76,15 @@ class SimulatedEngine:
     async def start(self) -> None:
         if self._started_at is None:
             self._started_at = asyncio.get_running_loop().time()
-        await self.wake()
+        await self._load(self._config.cold_start_ms)
 
     async def wake(self) -> None:
+        config = self._config
+        await self._load(WAKE_SHARE * config.cold_start_ms if config.wake_ms is None else config.wake_ms)
+
+    async def _load(self, takes_ms: float) -> None:
         if not self._awake:
-            await asyncio.sleep(self._config.cold_start_ms / 1_000)
+            await asyncio.sleep(takes_ms / 1_000)
             self._awake = True
 
     async def sleep(self) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -20,6 +19,7 @@ from services.worker.domain.engine import (
     Result,
 )
 from services.worker.engines.openai import MAX_ANSWER_BYTES, OpenAIEngine
+from tests.scripted_server import ScriptedServer, scripted_server
 
 KEY = "sk-very-secret"
 HELLO = {"messages": [{"role": "user", "content": "hello, this is private"}]}
@@ -39,51 +39,14 @@ def delta(text: str | None, finish_reason: str | None = None) -> dict[str, objec
     return {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": finish_reason}]}
 
 
-@dataclass
-class Server:
-    """Answers every request with `status`, `headers` and `body`, and remembers what it was asked."""
-
-    status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
-    body: bytes = whole()
-    hangs: bool = False
-    port: int = 0
-    asked: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
-    came: asyncio.Event = field(default_factory=asyncio.Event)
-    left: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
-        headers = {k.lower(): v for k, v in (line.split(": ", 1) for line in head[1:] if line)}
-        self.asked.append((head[0], headers, await reader.readexactly(int(headers["content-length"]))))
-        if self.hangs:
-            self.came.set()
-            await reader.read()  # returns when the client has left
-            self.left.set()
-        else:
-            said = {"Content-Length": str(len(self.body)), "Connection": "close"} | self.headers
-            lines = [f"HTTP/1.1 {self.status} Said", *(f"{k}: {v}" for k, v in said.items())]
-            writer.write("\r\n".join([*lines, "", ""]).encode() + self.body)
-        writer.close()
-
-    @property
-    def last_body(self) -> dict[str, object]:
-        body: dict[str, object] = json.loads(self.asked[-1][2])
-        return body
-
-
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    server = Server()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.port = listening.sockets[0].getsockname()[1]
-    yield server
-    listening.close()
-    await listening.wait_closed()
+async def server() -> AsyncIterator[ScriptedServer]:
+    async with scripted_server(whole()) as server:
+        yield server
 
 
 @asynccontextmanager
-async def started(server: Server, api_key: str | None = KEY) -> AsyncIterator[OpenAIEngine]:
+async def started(server: ScriptedServer, api_key: str | None = KEY) -> AsyncIterator[OpenAIEngine]:
     engine = OpenAIEngine(
         f"http://127.0.0.1:{server.port}/v1/",
         "small",
@@ -100,14 +63,14 @@ async def started(server: Server, api_key: str | None = KEY) -> AsyncIterator[Op
     await engine.stop()
 
 
-async def ask(server: Server, value: object = None, deadline_s: float = 5.0) -> Outcome:
+async def ask(server: ScriptedServer, value: object = None, deadline_s: float = 5.0) -> Outcome:
     async with started(server) as engine:
         call = Call("r/s#1", "r", "s", 1, "acme", None, HELLO if value is None else value, deadline_s)  # type: ignore[arg-type]
         (outcome,) = await engine.infer([call])
     return outcome
 
 
-async def test_a_whole_answer_is_read(server: Server) -> None:
+async def test_a_whole_answer_is_read(server: ScriptedServer) -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 4}}
     server.body = whole("hi", usage=usage, service_tier="x")
     outcome = await ask(server)
@@ -116,7 +79,7 @@ async def test_a_whole_answer_is_read(server: Server) -> None:
     assert outcome.usage.model_dump() == {"input_tokens": 9, "cached_tokens": 4, "output_tokens": 3}
 
 
-async def test_a_streamed_answer_is_put_together(server: Server) -> None:
+async def test_a_streamed_answer_is_put_together(server: ScriptedServer) -> None:
     usage = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}
     server.body = streamed(delta(None), delta("Grüß"), delta(" dich"), delta(None, "length"), usage)
     outcome = await ask(server)
@@ -125,18 +88,18 @@ async def test_a_streamed_answer_is_put_together(server: Server) -> None:
     assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (9, 2)
 
 
-async def test_an_answer_without_content_or_usage_is_empty(server: Server) -> None:
+async def test_an_answer_without_content_or_usage_is_empty(server: ScriptedServer) -> None:
     server.body = whole(None)
     outcome = await ask(server)
     assert outcome == Result({"text": "", "finish_reason": "stop"})
 
 
-async def test_the_request_is_bounded_repeatable_and_carries_the_key(server: Server) -> None:
+async def test_the_request_is_bounded_repeatable_and_carries_the_key(server: ScriptedServer) -> None:
     await ask(server)
-    (line, headers, _) = server.asked[-1]
-    assert line == "POST /v1/chat/completions HTTP/1.1"
-    assert headers["authorization"] == f"Bearer {KEY}"
-    assert server.last_body == HELLO | {
+    (asked,) = server.asked
+    assert asked.line == "POST /v1/chat/completions HTTP/1.1"
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+    assert asked.json == HELLO | {
         "model": "small",
         "max_tokens": 256,
         "temperature": 0.0,
@@ -145,10 +108,10 @@ async def test_the_request_is_bounded_repeatable_and_carries_the_key(server: Ser
     }
 
 
-async def test_what_a_pipeline_may_set_is_passed_on(server: Server) -> None:
+async def test_what_a_pipeline_may_set_is_passed_on(server: ScriptedServer) -> None:
     chosen = {"max_tokens": 7, "temperature": 0.5, "stop": "END", "response_format": {"type": "json_object"}}
     await ask(server, HELLO | chosen)
-    assert server.last_body.items() >= (chosen | {"stop": ["END"]}).items()
+    assert server.asked[-1].json.items() >= (chosen | {"stop": ["END"]}).items()
 
 
 @pytest.mark.parametrize(
@@ -169,7 +132,7 @@ async def test_what_a_pipeline_may_set_is_passed_on(server: Server) -> None:
     ],
 )
 async def test_an_input_outside_the_allow_list_never_leaves(
-    server: Server, more: dict[str, object], names: str
+    server: ScriptedServer, more: dict[str, object], names: str
 ) -> None:
     outcome = await ask(server, HELLO | more)
     assert isinstance(outcome, CallerFault)
@@ -181,10 +144,21 @@ def error(kind: str | None = None, **more: object) -> bytes:
     return json.dumps({"error": {"message": "hello, this is private", "code": kind, **more}}).encode()
 
 
+TOO_LONG_FOR_VLLM = json.dumps({
+    "error": {
+        "message": "This model's maximum context length is 2048 tokens. However, your request has 4000 input tokens.",
+        "type": "BadRequestError",
+        "param": "input_tokens",
+        "code": 400,
+    }
+}).encode()  # fmt: skip
+
 STATUSES: list[tuple[int, bytes, type, bool, str]] = [
     (400, error("bad_thing"), CallerFault, False, "bad_thing"),
     (400, error(None, type="invalid_request_error"), CallerFault, False, "invalid_request_error"),
     (422, b"[]", CallerFault, False, "422"),
+    (400, error("BadRequestError"), CallerFault, False, "BadRequestError"),
+    (400, TOO_LONG_FOR_VLLM, ContentTooLarge, False, "input.messages: longer"),
     (400, error("context_length_exceeded"), ContentTooLarge, False, "input.messages: longer"),
     (400, error(None, type="exceed_context_size_error"), ContentTooLarge, False, "input.messages: longer"),
     (413, b"too big", ContentTooLarge, False, "input.messages: longer"),
@@ -194,6 +168,7 @@ STATUSES: list[tuple[int, bytes, type, bool, str]] = [
     (307, b"", EngineFailed, False, "check base_url"),
     (408, b"", EngineUnavailable, True, "408"),
     (429, error("rate_limit"), EngineUnavailable, True, "rate_limit"),
+    (429, error("insufficient_quota"), EngineFailed, False, "no credit left"),
     (500, b"<html>hello, this is private</html>", EngineUnavailable, True, "500"),
     (503, error("a sentence, this is private"), EngineUnavailable, True, "503"),
 ]
@@ -201,7 +176,7 @@ STATUSES: list[tuple[int, bytes, type, bool, str]] = [
 
 @pytest.mark.parametrize(("status", "body", "kind", "retryable", "says"), STATUSES)
 async def test_a_status_becomes_the_error_that_says_what_to_do(
-    server: Server, *, status: int, body: bytes, kind: type, retryable: bool, says: str
+    server: ScriptedServer, *, status: int, body: bytes, kind: type, retryable: bool, says: str
 ) -> None:
     server.status, server.body, server.headers = status, body, {"Location": "http://127.0.0.1:1/elsewhere"}
     outcome = await ask(server)
@@ -215,10 +190,20 @@ async def test_a_status_becomes_the_error_that_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted"), [("7", 7.0), ("0.5", 0.5), ("-1", None), ("nan", None), ("99999", None), ("Mon, 01", None)]
+    ("said", "wanted"),
+    [
+        ("7", 7.0),
+        ("0.5", 0.5),
+        ("-1", None),
+        ("nan", None),
+        ("99999", None),
+        ("Mon, 01", None),
+        ("Wed, 21 Oct 2015 07:28:09 GMT", 9.0),  # by the server's clock, which its `Date` tells
+        ("Wed, 21 Oct 2015 07:27:00 GMT", None),
+    ],
 )
-async def test_a_server_may_say_when_to_come_back(server: Server, said: str, wanted: float | None) -> None:
-    server.status, server.headers = 429, {"Retry-After": said}
+async def test_a_server_may_say_when_to_come_back(server: ScriptedServer, said: str, wanted: float | None) -> None:
+    server.status, server.headers = 429, {"Retry-After": said, "Date": "Wed, 21 Oct 2015 07:28:00 GMT"}
     outcome = await ask(server)
     assert isinstance(outcome, EngineUnavailable)
     assert outcome.shed
@@ -240,7 +225,7 @@ async def test_a_server_may_say_when_to_come_back(server: Server, said: str, wan
         b'data: {"choices": [{"delta": {"content": "cut',
     ],
 )
-async def test_an_answer_that_is_none_fails_the_engine(server: Server, body: bytes) -> None:
+async def test_an_answer_that_is_none_fails_the_engine(server: ScriptedServer, body: bytes) -> None:
     server.body = body
     outcome = await ask(server)
     assert isinstance(outcome, EngineFailed)
@@ -248,21 +233,21 @@ async def test_an_answer_that_is_none_fails_the_engine(server: Server, body: byt
     assert "private" not in str(outcome)
 
 
-async def test_an_endless_answer_is_cut_off(server: Server) -> None:
+async def test_an_endless_answer_is_cut_off(server: ScriptedServer) -> None:
     server.body = b"data: " + b"x" * (MAX_ANSWER_BYTES + 1)
     outcome = await ask(server)
     assert isinstance(outcome, EngineFailed)
     assert not outcome.retryable
 
 
-async def test_a_compressed_answer_is_not_blown_up(server: Server) -> None:
+async def test_a_compressed_answer_is_not_blown_up(server: ScriptedServer) -> None:
     """A hundred bytes of it could be a gigabyte; none was asked for."""
     server.headers, server.body = {"Content-Encoding": "gzip"}, b"\x1f\x8b\x08" + bytes(100)
     assert isinstance(await ask(server), EngineFailed)
-    assert server.asked[-1][1]["accept-encoding"] == "identity"
+    assert server.asked[-1].headers["accept-encoding"] == "identity"
 
 
-async def test_a_deadline_ends_the_call_and_the_connection(server: Server) -> None:
+async def test_a_deadline_ends_the_call_and_the_connection(server: ScriptedServer) -> None:
     server.hangs = True
     outcome = await ask(server, deadline_s=0.2)
     assert isinstance(outcome, DeadlineExceeded)
@@ -270,7 +255,7 @@ async def test_a_deadline_ends_the_call_and_the_connection(server: Server) -> No
     await asyncio.wait_for(server.left.wait(), 2)
 
 
-async def test_cancelling_ends_the_connection(server: Server) -> None:
+async def test_cancelling_ends_the_connection(server: ScriptedServer) -> None:
     server.hangs = True
     async with started(server) as engine:
         task = asyncio.create_task(engine.infer([Call("r/s#1", "r", "s", 1, "acme", None, HELLO, 60)]))
@@ -288,7 +273,7 @@ async def test_a_server_that_is_gone_is_unavailable() -> None:
     await engine.stop()
 
 
-async def test_a_missing_key_is_said_before_anything_is_sent(server: Server) -> None:
+async def test_a_missing_key_is_said_before_anything_is_sent(server: ScriptedServer) -> None:
     engine = OpenAIEngine(f"http://127.0.0.1:{server.port}/v1", "small", api_key_env="LLM_KEY")
     with pytest.raises(EngineUnavailable, match="set the environment variable LLM_KEY"):
         await engine.start()
@@ -296,20 +281,20 @@ async def test_a_missing_key_is_said_before_anything_is_sent(server: Server) -> 
 
 
 @pytest.mark.parametrize("key", ["sk-secret\n", "sk-sécret"])
-async def test_a_key_that_no_header_can_carry_is_said_without_it(server: Server, key: str) -> None:
+async def test_a_key_that_no_header_can_carry_is_said_without_it(server: ScriptedServer, key: str) -> None:
     engine = OpenAIEngine("http://127.0.0.1:1/v1", "small", api_key=key, api_key_env="LLM_KEY")
     with pytest.raises(EngineUnavailable, match="LLM_KEY holds characters") as caught:
         await engine.start()
     assert "cret" not in str(caught.value)
 
 
-async def test_without_a_key_no_header_is_sent(server: Server) -> None:
+async def test_without_a_key_no_header_is_sent(server: ScriptedServer) -> None:
     async with started(server, api_key=None) as engine:
         await engine.health()
-    assert "authorization" not in server.asked[-1][1]
+    assert "authorization" not in server.asked[-1].headers
 
 
-async def test_it_refuses_calls_before_its_start_and_after_its_end(server: Server) -> None:
+async def test_it_refuses_calls_before_its_start_and_after_its_end(server: ScriptedServer) -> None:
     async with started(server) as engine:
         pass
     for idle in (engine, OpenAIEngine("http://127.0.0.1:1/v1", "small")):

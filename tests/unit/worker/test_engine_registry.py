@@ -28,6 +28,8 @@ def build(tmp_path: Path, config: Mapping[str, object], secrets: Mapping[str, st
         ({"kind": "onnx", "model": "minilm-l6-int8"}, "OnnxEngine", 32),
         ({"kind": "llamacpp", "model": "smollm2-135m"}, "LlamaCppEngine", 1),
         ({"kind": "openai", "base_url": "https://models.example/v1", "model": "small"}, "OpenAIEngine", 1),
+        ({"kind": "http", "url": "https://functions.example/scan", "health_input": {}}, "HttpEngine", 1),
+        ({"kind": "triton", "address": "triton.example:8001", "model": "rerank"}, "TritonEngine", 1),
         ({"kind": "function", "callable": "tools:lookup"}, "FunctionEngine", 1),
         ({"kind": "function", "functions": {"a": "tools:a", "b": "tools:b"}}, "FunctionEngine", 1),
         ({"kind": "simulated", "max_batch": 7}, "SimulatedEngine", 7),
@@ -47,6 +49,17 @@ async def test_an_api_key_is_read_by_the_name_of_its_variable(tmp_path: Path) ->
     with pytest.raises(EngineUnavailable, match="ConnectError"):
         await engine.start()
     await engine.stop()
+
+
+async def test_a_header_is_read_by_the_name_of_its_variable(tmp_path: Path) -> None:
+    function: dict[str, object] = {"kind": "http", "url": "http://127.0.0.1:1/", "health_input": {}}
+    model: dict[str, object] = {"kind": "triton", "address": "127.0.0.1:1", "model": "rerank"}
+    for config in (function, model):
+        config |= {"header_env": {"Authorization": "TOKEN"}}
+        with pytest.raises(EngineUnavailable, match="set the environment variable TOKEN"):
+            await build(tmp_path, config).start()
+        with pytest.raises(EngineUnavailable, match=r"127\.0\.0\.1:1"):
+            await build(tmp_path, config, {"TOKEN": "Bearer 1"}).start()
 
 
 async def test_missing_weights_are_said_with_the_command_that_installs_them(
