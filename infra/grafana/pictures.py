@@ -21,7 +21,7 @@ from loadtest.report.drawing import figure, svg
 
 PICTURES = {
     "lag": ("headway-lag", ("Seconds behind, interactive", "Seconds behind, standard and batch")),
-    "latency": ("headway-latency", ("Request to outcome", "Where a run's time goes")),
+    "latency": ("headway-latency", ("A task waits, p95", "Where a run's time goes")),
     "cost": ("headway-cost", ("Per hour, by pipeline", "Per hour, by model class")),
 }
 """By name: the dashboard, and its panels side by side."""
