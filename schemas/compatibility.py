@@ -93,9 +93,17 @@ def _problem(old: _Field, new: _Field) -> str | None:
         return "removed, but older readers require it" if old.required else None
     if old.shape is None:
         return "new and required, but older writers do not send it" if new.required else None
-    if old.shape != new.shape:
+    if old.shape != new.shape and not _grew(old.shape, new.shape):
         return "its schema changed"
     return "required on one side only" if old.required != new.required else None
+
+
+def _grew(old: Schema, new: Schema) -> bool:
+    """Whether it is a choice by a discriminator, of what it was and more: whoever writes the new uses none of it
+    before all readers know it. A new kind of engine is named when the plane has been upgraded.
+    """
+    kinds = [shape.get("discriminator", {}).get("mapping", {}) for shape in (old, new)]
+    return bool(kinds[0]) and kinds[0].items() <= kinds[1].items()
 
 
 def _essence(schema: Any) -> Any:

@@ -94,6 +94,18 @@ def test_a_union_of_messages_may_grow() -> None:
     assert list(breaking_changes(old, {**old, "oneOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]})) == []
 
 
+def chosen(**kinds: str) -> dict[str, Any]:
+    """A property that is one of several, by its `kind`."""
+    return changed(engine={"discriminator": {"propertyName": "kind", "mapping": kinds}, "oneOf": [*kinds.values()]})
+
+
+def test_a_choice_may_grow_and_loses_nothing() -> None:
+    small, large = chosen(onnx="#/$defs/Onnx"), chosen(onnx="#/$defs/Onnx", http="#/$defs/Http")
+    assert list(breaking_changes(small, large)) == []
+    assert list(breaking_changes(large, small)) == ["Thing.engine: its schema changed"]
+    assert list(breaking_changes(changed(engine={"type": "string"}), small)) == ["Thing.engine: its schema changed"]
+
+
 def test_a_property_called_title_counts() -> None:
     old = changed(title={"type": "string"})
     assert list(breaking_changes(old, changed(title={"type": "integer"}))) == ["Thing.title: its schema changed"]
