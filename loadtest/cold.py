@@ -4,9 +4,9 @@ Every class has a pipeline of its own beside those that need several: `alone-llm
 """
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -45,20 +45,30 @@ def alone(model_class: str) -> str:
     return f"alone-{model_class}"
 
 
-def cold_start_s(said: Iterable[Said], steps: Iterable[Step], model_class: str, from_ms: int) -> float:
-    """From when a host was told to keep a worker of a class until the class's first step is done.
+class Start(NamedTuple):
+    """A class's own cold start, with nothing beside it."""
 
-    Raises ValueError when either did not happen.
-    """
+    lone_s: float
+    """From when a host was told to keep a worker until its first task was done."""
+    cpu_s: float
+    """That the worker computed meanwhile."""
+
+
+def lone_s(said: Iterable[Said], steps: Iterable[Step], model_class: str, from_ms: int) -> float:
+    """Of a class that was asked once. Raises ValueError when no host was told."""
     placed = placed_ms(said, model_class, from_ms)
     if placed is None:
         raise ValueError(f"nobody was told to start {model_class}")
     return (min(step.over_ms for step in steps if step.model_class == model_class) - placed) / 1_000
 
 
-def allowed_s(lone_s: Iterable[float], service_s: float, times: float) -> float:
-    """How long one request may take that finds its classes cold: the slowest start, if nothing waits for another."""
-    return max(lone_s) * times + service_s
+def allowed_s(starts: Collection[Start], cores: float, service_s: float, times: float) -> float:
+    """How long one request may take that finds its classes cold: the slowest start, if nothing waits for another.
+
+    Or what all starts compute, where the cores are fewer than that takes: no order makes it less.
+    """
+    slowest_s = max(start.lone_s for start in starts)
+    return max(slowest_s, sum(start.cpu_s for start in starts) / cores) * times + service_s
 
 
 def _classes(folder: Path) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 import random
 import threading
 import time
@@ -43,6 +44,11 @@ def arrivals(rate_per_s: float, seed: int, start: float, end: float) -> Iterator
     gaps, due = random.Random(seed), start
     while (due := due + gaps.expovariate(rate_per_s)) < end:
         yield due
+
+
+def evenly(rate_per_s: float, start: float, end: float) -> Iterator[float]:
+    """When calls are due that chance shall not crowd together."""
+    return (start + number / rate_per_s for number in range(math.ceil((end - start) * rate_per_s)))
 
 
 class _Generator:

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,24 +52,27 @@ def _part_of(parts: Parts, instance: str) -> str:
     return next(part for part, log in logs.items() if instance in log.read_text(encoding="utf-8"))
 
 
-def again_s(struck: Struck, said: Sequence[Said], steps: Mapping[str, Sequence[Step]]) -> float | None:
-    """Until the plane had recovered; None: it never had.
+def again_s(struck: Struck, said: Sequence[Said], steps: Mapping[str, Sequence[Step]]) -> Mapping[str, float | None]:
+    """What came back, and after how many seconds; None: it never did.
 
-    Of workers: as many are warm as were decided on when it struck, and all tasks that were out have begun anew. Of
-    the leader: a later one places.
+    After workers were killed: `warm`, as many as were decided on then; `begun`, all tasks that were out then have
+    begun anew. After the leader was: `led`, a later one places.
     """
-    again_ms = _led_ms(struck, said) if struck.target == LEADER else _worked_ms(struck, said, steps)
-    return None if again_ms is None else (again_ms - struck.at_ms) / 1_000
+    if struck.target == LEADER:
+        again_ms = {"led": _led_ms(struck, said)}
+    else:
+        again_ms = {"warm": _warm_ms(struck, said), "begun": _begun_ms(struck, chain.from_iterable(steps.values()))}
+    return {name: None if at_ms is None else (at_ms - struck.at_ms) / 1_000 for name, at_ms in again_ms.items()}
 
 
-def _worked_ms(struck: Struck, said: Sequence[Said], steps: Mapping[str, Sequence[Step]]) -> int | None:
-    spans = warm(said)
-    warms_ms = [
-        warm_ms(spans.get(queue, ()), level(levels, struck.at_ms), struck.at_ms)
-        for queue, levels in decided(said).items()
-    ]
-    begun_ms = [_begun_ms(struck, of_class) for of_class in steps.values()]
-    return None if None in warms_ms else max(moment for moment in (*warms_ms, *begun_ms) if moment is not None)
+def _warm_ms(struck: Struck, said: Sequence[Said]) -> int | None:
+    spans, latest_ms = warm(said), struck.at_ms
+    for queue, levels in decided(said).items():
+        again_ms = warm_ms(spans.get(queue, ()), level(levels, struck.at_ms), struck.at_ms)
+        if again_ms is None:
+            return None
+        latest_ms = max(latest_ms, again_ms)
+    return latest_ms
 
 
 def _led_ms(struck: Struck, said: Iterable[Said]) -> int | None:

@@ -27,10 +27,17 @@ def test_nothing_is_kept_and_every_class_can_be_asked_alone(tmp_path: Path) -> N
 
 def test_a_cold_start_is_from_the_placement_to_the_first_task_that_is_done() -> None:
     steps = [Step("code", 1_000, 2_500, 5.0), Step("llm", 1_000, 9_000, 50.0), Step("llm", 1_000, 9_500, 50.0)]
-    assert cold.cold_start_s(SAID, steps, "llm", 1_000) == 7.0
+    assert cold.lone_s(SAID, steps, "llm", 1_000) == 7.0
     with pytest.raises(ValueError, match="code"):
-        cold.cold_start_s(SAID, steps, "code", 1_000)
+        cold.lone_s(SAID, steps, "code", 1_000)
 
 
 def test_one_request_may_wait_for_its_slowest_start_and_a_tenth() -> None:
-    assert cold.allowed_s([2.0, 15.0, 3.0], 0.5, 1.1) == pytest.approx(17.0)
+    starts = [cold.Start(2.0, 1.0), cold.Start(15.0, 2.0), cold.Start(3.0, 1.0)]
+    assert cold.allowed_s(starts, cores=2, service_s=0.5, times=1.1) == pytest.approx(17.0)
+
+
+def test_no_order_makes_starts_quicker_than_what_all_of_them_compute() -> None:
+    starts = [cold.Start(2.0, 2.0), cold.Start(3.0, 2.0), cold.Start(3.0, 2.0), cold.Start(4.0, 4.0)]
+    assert cold.allowed_s(starts, cores=2, service_s=0.5, times=1.1) == pytest.approx(6.0)
+    assert cold.allowed_s(starts, cores=8, service_s=0.5, times=1.1) == pytest.approx(4.9)

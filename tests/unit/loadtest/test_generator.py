@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from loadtest.generator import Load, arrivals, generate, paced
+from loadtest.generator import Load, arrivals, evenly, generate, paced
 
 
 def test_arrivals_are_those_of_independent_users() -> None:
@@ -22,6 +22,11 @@ def test_arrivals_are_those_of_independent_users() -> None:
 def test_the_same_seed_makes_the_same_arrivals() -> None:
     assert list(arrivals(50, 7, 0.0, 1.0)) == list(arrivals(50, 7, 0.0, 1.0))
     assert list(arrivals(50, 7, 0.0, 1.0)) != list(arrivals(50, 8, 0.0, 1.0))
+
+
+def test_even_arrivals_are_as_many_as_the_rate_says() -> None:
+    assert list(evenly(4.0, 10.0, 11.0)) == [10.0, 10.25, 10.5, 10.75]
+    assert len(list(evenly(2.1, 0.0, 100.0))) == 210
 
 
 async def test_calls_that_are_overdue_begin_at_once_and_in_order() -> None:

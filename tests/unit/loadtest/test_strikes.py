@@ -17,12 +17,12 @@ def placed(at_ms: int, epoch: int) -> Said:
 
 def test_workers_are_back_when_as_many_are_warm_as_were_decided_on() -> None:
     later = worker(22_000, "c", 21_500)
-    assert again_s(STRUCK, [*STANDING, later], {}) == 11.5
-    assert again_s(STRUCK, STANDING, {}) is None
+    assert again_s(STRUCK, [*STANDING, later], {})["warm"] == 11.5
+    assert again_s(STRUCK, STANDING, {})["warm"] is None
 
 
 def test_what_is_decided_on_later_is_no_part_of_the_recovery() -> None:
-    assert again_s(STRUCK, [*STANDING, decision(15_000, 9), worker(22_000, "c", 21_500)], {}) == 11.5
+    assert again_s(STRUCK, [*STANDING, decision(15_000, 9), worker(22_000, "c", 21_500)], {})["warm"] == 11.5
 
 
 def test_tasks_that_were_out_have_begun_anew() -> None:
@@ -34,10 +34,10 @@ def test_tasks_that_were_out_have_begun_anew() -> None:
             Step("llm", 10_100, 40_000, 1_000.0),  # queued later
         ]
     }
-    assert again_s(STRUCK, said, steps) == 13.0
+    assert again_s(STRUCK, said, steps) == {"warm": 0.5, "begun": 13.0}
 
 
 def test_a_leader_is_replaced_when_a_later_one_places() -> None:
     struck = Struck(LEADER, 10_000, 1)
-    assert again_s(struck, [placed(9_000, 4), placed(10_050, 4), placed(17_000, 30)], {}) == 7.0
-    assert again_s(struck, [placed(9_000, 4), placed(10_050, 4)], {}) is None
+    assert again_s(struck, [placed(9_000, 4), placed(10_050, 4), placed(17_000, 30)], {}) == {"led": 7.0}
+    assert again_s(struck, [placed(9_000, 4), placed(10_050, 4)], {}) == {"led": None}
