@@ -33,6 +33,11 @@ LANE_WEIGHTS: Mapping[Priority, int] = {Priority.INTERACTIVE: 12, Priority.STAND
 """How lanes that all have work share a worker's slots. The lowest keeps 1/17 of a saturated one: 5.9 %."""
 
 
+def reserved_slots(total: int) -> int:
+    """A quarter of a worker's slots is for the interactive lane only."""
+    return total // 4
+
+
 class RunStatus(StrEnum):
     """The terminal outcomes of a run."""
 

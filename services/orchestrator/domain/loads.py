@@ -7,7 +7,7 @@ that a backend which is merely busy is not taken for one that falls behind. Time
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from schemas.base import LANE_WEIGHTS, LogTime, Priority
+from schemas.base import LANE_WEIGHTS, LogTime, Priority, reserved_slots
 from schemas.fleet import WorkerStatus
 from services.orchestrator.domain.backends import predicted_wait_s
 from services.orchestrator.domain.starts import Starts
@@ -34,7 +34,8 @@ class Load:
     def __init__(self) -> None:
         self.service_s = 0.0
         """As last heard. A backend that never did a task counts as quick: else nobody would give it the first."""
-        self._slots = 0
+        self._slots = dict.fromkeys(Priority, 0)
+        """That a lane may use."""
         self._ready_in_s: float | None = None
         self._starts = Starts()
         self._ahead = dict.fromkeys(Priority, 0.0)
@@ -47,7 +48,7 @@ class Load:
         self._starts.heard(workers)
         warm = [(at, worker) for at, worker in workers if worker.state == "warm"]
         working = warm or [(at, worker) for at, worker in workers if worker.state == "starting"]
-        self._slots = sum(worker.slots for _, worker in working)
+        self._slots = {lane: sum(_usable(worker.slots, lane) for _, worker in working) for lane in Priority}
         self._ready_in_s = 0.0 if warm else self._starts.ready_in_s(now)
         told_ms = [worker.service_ms for _, worker in workers if worker.service_ms is not None]
         self.service_s = fmean(told_ms) / 1_000 if told_ms else self.service_s
@@ -59,16 +60,20 @@ class Load:
 
     def wait_s(self, lane: Priority) -> float | None:
         """Until a task of this lane is taken; None when nobody can tell."""
-        return predicted_wait_s(self._ahead[lane], self.service_s, self._slots, self._ready_in_s)
+        return predicted_wait_s(self._ahead[lane], self.service_s, self._slots[lane], self._ready_in_s)
 
     def _reckon(self, warm: Sequence[Stamped], outstanding: Mapping[Priority, float], now: LogTime) -> None:
         """At most as much is done as time has passed since the last look, and since each worker spoke."""
         since, self._looked_at = self._looked_at or now, now
-        slot_ms = sum(worker.slots for _, worker in warm) * max(0, now - since)
-        unspoken_slot_ms = sum(worker.slots * min(max(0, now - at), SILENT_MS) for at, worker in warm)
         task_ms = self.service_s * 1_000
         for lane in Priority:
             told = ahead(lane, outstanding)
-            could = min(self._done[lane] * task_ms + slot_ms, unspoken_slot_ms)
+            slots = [(at, _usable(worker.slots, lane)) for at, worker in warm]
+            unspoken = sum(count * min(max(0, now - at), SILENT_MS) for at, count in slots)
+            could = min(self._done[lane] * task_ms + sum(count for _, count in slots) * max(0, now - since), unspoken)
             self._done[lane] = min(told, could / task_ms) if task_ms else 0.0
             self._ahead[lane] = told - self._done[lane]
+
+
+def _usable(slots: int, lane: Priority) -> int:
+    return slots if lane is Priority.INTERACTIVE else slots - reserved_slots(slots)

@@ -1,6 +1,6 @@
 """How many tasks run at once, and which lane may use which slot."""
 
-from schemas.base import Priority
+from schemas.base import Priority, reserved_slots
 from services.worker.domain.lanes import LANES
 
 
@@ -18,7 +18,7 @@ class Slots:
     @property
     def reserved(self) -> int:
         """Slots that only the top lane may use now."""
-        return 0 if self.lent else self.total // 4
+        return 0 if self.lent else reserved_slots(self.total)
 
     def free(self, lane: Priority) -> int:
         """Slots a lane may take now."""

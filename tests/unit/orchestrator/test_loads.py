@@ -19,8 +19,8 @@ def worker(name: str = "a", state: str = "warm", at: int = NOON, **more: object)
     return at, WorkerStatus.model_validate(told)
 
 
-def standard(tasks: float) -> dict[Priority, float]:
-    return {**IDLE, STANDARD: tasks}
+def queued(tasks: float, lane: Priority = INTERACTIVE) -> dict[Priority, float]:
+    return {**IDLE, lane: tasks}
 
 
 # ---- what goes first ----
@@ -54,43 +54,51 @@ def test_other_lanes_are_ahead_by_their_weights(
 
 def test_a_backend_nobody_was_heard_of_has_no_wait() -> None:
     load = Load()
-    assert load.wait_s(STANDARD) is None
-    load.look([], standard(5), NOON)
-    assert load.wait_s(STANDARD) is None
+    assert load.wait_s(INTERACTIVE) is None
+    load.look([], queued(5), NOON)
+    assert load.wait_s(INTERACTIVE) is None
 
 
 @pytest.mark.parametrize("state", ["failed", "draining", "asleep", "starting"])
 def test_workers_that_take_nothing_are_none(state: str) -> None:
     load = Load()
     load.look([worker(state=state)], IDLE, NOON)
-    assert load.wait_s(STANDARD) is None
+    assert load.wait_s(INTERACTIVE) is None
 
 
 def test_a_free_slot_is_no_wait_and_a_queue_is_one() -> None:
     load = Load()
-    load.look([worker("a"), worker("b")], standard(7), NOON)
-    assert load.wait_s(STANDARD) == 0.0
-    load.look([worker("a"), worker("b")], standard(19), NOON)
-    assert load.wait_s(STANDARD) == 3.0  # 12 tasks of 2 s on 8 slots
+    load.look([worker("a"), worker("b")], queued(7), NOON)
     assert load.wait_s(INTERACTIVE) == 0.0
+    load.look([worker("a"), worker("b")], queued(19), NOON)
+    assert load.wait_s(INTERACTIVE) == 3.0  # 12 tasks of 2 s on 8 slots
+
+
+def test_a_quarter_of_the_slots_is_for_the_interactive_lane_only() -> None:
+    load = Load()
+    load.look([worker(slots=8)], queued(6, STANDARD), NOON)
+    assert load.wait_s(STANDARD) == pytest.approx(2 / 6)
+    assert load.wait_s(INTERACTIVE) == 0.0
+    load.look([worker(slots=8)], queued(8), NOON)
+    assert load.wait_s(INTERACTIVE) == pytest.approx(2 / 8)
 
 
 def test_every_task_that_is_given_counts_at_once() -> None:
     load = Load()
-    load.look([worker()], standard(4), NOON)
+    load.look([worker()], queued(4), NOON)
     waits = []
     for _ in range(3):
-        waits.append(load.wait_s(STANDARD))
-        load.given(STANDARD)
+        waits.append(load.wait_s(INTERACTIVE))
+        load.given(INTERACTIVE)
     assert waits == [0.5, 1.0, 1.5]
 
 
 def test_a_backend_that_never_did_a_task_counts_as_quick_and_one_that_did_is_remembered() -> None:
     load = Load()
-    load.look([worker(service_ms=None)], standard(100), NOON)
-    assert (load.wait_s(STANDARD), load.service_s) == (0.0, 0.0)
-    load.look([worker(), worker("b", service_ms=4_000)], standard(100), NOON)
-    load.look([worker("c", service_ms=None)], standard(100), NOON)
+    load.look([worker(service_ms=None)], queued(100), NOON)
+    assert (load.wait_s(INTERACTIVE), load.service_s) == (0.0, 0.0)
+    load.look([worker(), worker("b", service_ms=4_000)], queued(100), NOON)
+    load.look([worker("c", service_ms=None)], queued(100), NOON)
     assert load.service_s == 3.0
 
 
@@ -99,17 +107,17 @@ def test_a_worker_that_starts_is_ready_as_long_after_its_first_word_as_the_last_
     load.look([worker("a", "starting", NOON)], IDLE, NOON)
     load.look([worker("a", "warm", NOON + 21_000, ready_at=NOON + 20_000)], IDLE, NOON + 21_000)
     load.look([worker("b", "starting", NOON + 50_000)], IDLE, NOON + 55_000)
-    assert load.wait_s(STANDARD) == 15.0
+    assert load.wait_s(INTERACTIVE) == 15.0
     load.look([worker("b", "starting", NOON + 69_000)], IDLE, NOON + 69_000)
-    assert load.wait_s(STANDARD) == 1.0
+    assert load.wait_s(INTERACTIVE) == 1.0
     load.look([worker("b", "starting", NOON + 71_000)], IDLE, NOON + 71_000)
-    assert load.wait_s(STANDARD) is None, "it may never get ready"
+    assert load.wait_s(INTERACTIVE) is None, "it may never get ready"
 
 
 def test_what_starts_is_not_counted_beside_what_is_ready() -> None:
     load = Load()
-    load.look([worker("a"), worker("b", "starting")], standard(7), NOON)
-    assert load.wait_s(STANDARD) == 2.0  # 4 tasks of 2 s on 4 slots
+    load.look([worker("a"), worker("b", "starting")], queued(7), NOON)
+    assert load.wait_s(INTERACTIVE) == 2.0  # 4 tasks of 2 s on 4 slots
 
 
 # ---- what was done since they spoke ----
@@ -119,8 +127,8 @@ def wait_after(seconds: float, spoke_s: float = 0.0, outstanding: float = 19) ->
     """Looked at four times a second; from 19 tasks on 4 slots of 2 s, of which one task is done every half second."""
     load, said = Load(), worker(at=NOON + round(spoke_s * 1_000))
     for look in range(round(seconds * 4) + 1):
-        load.look([said], standard(outstanding), NOON + 250 * look)
-    return load.wait_s(STANDARD)
+        load.look([said], queued(outstanding), NOON + 250 * look)
+    return load.wait_s(INTERACTIVE)
 
 
 def test_work_goes_on_between_two_words_of_a_worker() -> None:
@@ -133,18 +141,18 @@ def test_a_worker_that_is_silent_for_long_is_not_thought_to_work() -> None:
 
 def test_a_new_word_is_the_truth_again() -> None:
     load = Load()
-    load.look([worker()], standard(19), NOON)
-    load.look([worker()], standard(19), NOON + 2_000)
-    load.look([worker(at=NOON + 2_000)], standard(19), NOON + 2_000)
-    assert load.wait_s(STANDARD) == 8.0, "nothing was done after all"
+    load.look([worker()], queued(19), NOON)
+    load.look([worker()], queued(19), NOON + 2_000)
+    load.look([worker(at=NOON + 2_000)], queued(19), NOON + 2_000)
+    assert load.wait_s(INTERACTIVE) == 8.0, "nothing was done after all"
 
 
 def test_idle_time_is_no_credit_for_a_flood_that_comes_later() -> None:
     load, said = Load(), worker()
     for look in range(8):
         load.look([said], IDLE, NOON + 250 * look)
-    load.look([said], standard(103), NOON + 2_000)
-    assert load.wait_s(STANDARD) == pytest.approx(50.0 - 0.25)
+    load.look([said], queued(103), NOON + 2_000)
+    assert load.wait_s(INTERACTIVE) == pytest.approx(50.0 - 0.25)
 
 
 def test_a_steady_load_that_keeps_up_never_waits() -> None:
@@ -152,6 +160,6 @@ def test_a_steady_load_that_keeps_up_never_waits() -> None:
     load, waits = Load(), []
     for look in range(40):
         now, spoke = NOON + 250 * look, NOON + 250 * look // 2_000 * 2_000
-        load.look([worker(at=spoke, service_ms=20)], standard(2 + (now - spoke) // 10), now)
-        waits.append(load.wait_s(STANDARD))
+        load.look([worker(at=spoke, service_ms=20)], queued(2 + (now - spoke) // 10), now)
+        waits.append(load.wait_s(INTERACTIVE))
     assert max(wait for wait in waits if wait is not None) == 0.0

@@ -59,16 +59,16 @@ class Plane:
         self.routing.heard_breakers([(NOON, told)], workers, NOON)
 
     def fill(self, tasks: int) -> None:
-        """That many stand in the standard lane of the local queue."""
+        """That many stand in the interactive lane of the local queue."""
         held = self.routing.outstanding(LOCAL.topic)
         for turn in range(tasks):
-            held.sent(LOCAL.lanes.of(Priority.STANDARD)[turn % 4])
+            held.sent(LOCAL.lanes.of(Priority.INTERACTIVE)[turn % 4])
 
     def route(self, budget_s: float = 10.0, backend: str | None = None, model_class: str = "llm") -> Route | None:
         target = Target(model_class=model_class, backend=backend)
         ready = StepReady(
             run_id="0f9f3a6e-1c7f-5a0e-9d57-0c5f0e6b8a11", tenant="acme", task_id="x", pipeline="ask",
-            step=Step(id="phrase", kind=StepKind.MODEL), target=target, fallback=0, attempt=1, priority="standard",
+            step=Step(id="phrase", kind=StepKind.MODEL), target=target, fallback=0, attempt=1, priority="interactive",
             deadline_at=NOON + 60_000, step_deadline_at=NOON + round(budget_s * 1_000), ready_at=NOON,
         )  # fmt: skip
         return self.routing.route(ready, candidates(ready, QUEUES), Output(value={}), lambda: NOON)
