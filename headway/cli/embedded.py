@@ -120,11 +120,11 @@ def _services(ports: Ports, replicas: Mapping[str, int], env: Mapping[str, str])
                 env=env,
                 ready_timeout_s=HOST_READY_TIMEOUT_S if service == "host" else 60.0,
                 instance=instance,
-                defaults=_host_defaults(replicas) if service == "host" else {},
+                defaults=host_defaults(replicas) if service == "host" else {},
             )
 
 
-def _host_defaults(replicas: Mapping[str, int]) -> dict[str, str]:
+def host_defaults(replicas: Mapping[str, int]) -> dict[str, str]:
     """A lone host, or one that nobody places on, need not wait to be told what is configured."""
     defaults = {"HEADWAY_HOST_CPU": str(LEAST_CORES)} if cores() < LEAST_CORES else {}
     if replicas.get("autoscaler", 1) == 0 or replicas.get("host", 1) == 1:

@@ -44,12 +44,12 @@ class Service(Server):
     def __init__(self, spec: ServiceSpec, env: Mapping[str, str], log: Path, reaper: Reaper | None) -> None:
         super().__init__(spec.name, log, reaper)
         self._spec = spec
-        self._env = {**spec.defaults, **os.environ, **env, **spec.env}
+        self.environment = {**spec.defaults, **os.environ, **env, **spec.env}
 
     async def start(self, on_progress: Callable[[str], None]) -> None:
         """Returns when `/readyz` answers 200."""
         on_progress("starting")
-        await self._spawn(self._spec.argv, self._env, self.is_ready, self._spec.ready_timeout_s)
+        await self._spawn(self._spec.argv, self.environment, self.is_ready, self._spec.ready_timeout_s)
 
     async def is_ready(self) -> bool:
         return await is_ready(self._spec.metrics_port)

@@ -19,6 +19,9 @@ REQUEST_TIMEOUT_S = 5.0
 Check = Callable[[], str | None]
 """None when it holds, else why not, in a few words."""
 
+ASLEEP = "asleep"
+"""What a check says of a part that is well, but rests: whoever it rests for knows it by this word."""
+
 TEXT = "text/plain; charset=utf-8"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -1,5 +1,7 @@
 """The composition root of the host: keeps worker processes running as it is told on the fleet topic."""
 
+import asyncio
+import signal
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -30,7 +32,10 @@ def main(config: Path | None = None) -> int:
 
 
 async def serve(app: App[HostSettings]) -> None:
-    """Builds the parts, runs them, and stops the workers when asked to stop."""
+    """Builds the parts, runs them, and stops the workers when asked to stop.
+
+    SIGUSR1 gives the machine back: it gets nothing new, and ends when it has been told to keep nothing any more.
+    """
     settings = app.settings
     launcher = ChildLauncher(
         app.instance, app.plane.home, app.plane.config, to_files=settings.worker_output == "files"
@@ -61,14 +66,27 @@ async def serve(app: App[HostSettings]) -> None:
         publisher = FleetPublisher(
             producer, app.clock, lambda: (_service(app, config.revision), workers.status(host))
         )
+
+        def leave() -> None:
+            workers.leave()
+            publisher.hurry()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, leave)
         app.component("config", config.run())
         app.component("orders", orders.run(fleet))
         app.component("workers", workers.run())
+        app.component("departure", _stop_when_left(app, workers))
         app.readiness.add("fleet", publisher.why_not_ready)
         app.component("fleet", publisher.run())
         await app.stopping.wait()
+        leave()
         await workers.drain(app.settings.drain_timeout_s - KILL_MARGIN_S)
         await app.end_components()
+
+
+async def _stop_when_left(app: App[HostSettings], workers: Workers) -> None:
+    await workers.left.wait()
+    app.stop()
 
 
 async def _log(stack: AsyncExitStack, connection: Connection, topic: str, *, tail: int | None = None) -> LogReader:

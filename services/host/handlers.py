@@ -18,18 +18,22 @@ from services.host.domain.replicas import (
     Forget,
     Kill,
     Replica,
+    Sleep,
     Start,
     Stop,
+    Wake,
     Worker,
     after_exit,
     decide,
     heard,
     version_of,
 )
-from services.host.domain.wishes import Wishes, allowed, unknown, wishes
+from services.host.domain.wishes import Wish, Wishes, allowed, unknown, wishes
 
 TICK_S = 0.5
 STARTING_PROBE_S, READY_PROBE_S = 0.25, 2.0
+WELL = {False: ("ready",), True: ("ready", "dozing", "asleep")}
+"""States of a worker that does what it is to do, by whether that is to sleep."""
 
 
 @dataclass(slots=True)
@@ -64,8 +68,12 @@ class Workers:
         self._order: Order | None = None
         self._wishes: Wishes | None = None
         self._versions: dict[Replica, str] = {}
+        self._asleep: set[Replica] = set()
         self._places: dict[Replica, _Place] = {}
         self._changed = asyncio.Event()
+        self._ending = self._leaving = False
+        self.left = asyncio.Event()
+        """It is to be given back, and nothing runs here any more, nor is to."""
         self.restarts = 0
 
     def want(self, queues: Sequence[Queue]) -> None:
@@ -83,16 +91,18 @@ class Workers:
         is_new = self._order is None or order.queues != self._order.queues
         self._order = order
         if is_new:
-            log.info("ordered", epoch=order.epoch, **{label: str(kept) for label, kept in order.queues.items()})
+            log.info("ordered", epoch=order.epoch, queues={label: str(kept) for label, kept in order.queues.items()})
             if self._queues is not None and (strange := sorted(unknown(self._queues, order))):
                 log.warning("order_not_followed", no_such_queues_here=strange)
             self._wish()
 
     def _wish(self) -> None:
-        if self._queues is None or (self._order is None and self._monotonic() < self._alone_at):
+        waits = self._order is None and self._monotonic() < self._alone_at
+        if self._queues is None or waits or self._ending:
             return
         self._wishes = wishes(self._queues, self._order)
         self._versions = {replica: version_of(wish.queue) for replica, wish in self._wishes.items()}
+        self._asleep = {replica for replica, wish in self._wishes.items() if wish.asleep}
         self._changed.set()
 
     async def run(self) -> None:
@@ -101,17 +111,23 @@ class Workers:
             if self._wishes is None:
                 self._wish()
             self._changed.clear()
-            for action in decide(self._versions, self._seen(), self._monotonic()):
+            for action in decide(self._versions, self._seen(), self._monotonic(), self._asleep):
                 await self._do(action)
+            if self._leaving and not self._places and not self._wishes:
+                self.left.set()
             try:
                 async with asyncio.timeout(TICK_S):
                     await self._changed.wait()
             except TimeoutError:
                 continue
 
+    def leave(self) -> None:
+        """It is to be given back: whoever places is told, and gives it nothing new."""
+        self._leaving = True
+
     async def drain(self, grace_s: float) -> None:
         """Stops all workers together; what is left after `grace_s` is killed."""
-        self._wishes, self._versions = {}, {}
+        self._ending, self._wishes, self._versions = True, {}, {}
         for place in self._places.values():
             self._stop(place)
         watches = [place.watch for place in self._places.values() if place.watch]
@@ -127,7 +143,7 @@ class Workers:
             return "no configuration yet"
         if self._wishes is None:
             return "no placement yet"
-        waiting = [replica.name for replica in self._wishes if self._state(replica) != "ready"]
+        waiting = [replica.name for replica, wish in self._wishes.items() if not self._is_well(replica, wish)]
         return f"waiting for {', '.join(waiting)}" if waiting else None
 
     def status(self, host: HostStatus) -> HostStatus:
@@ -139,6 +155,7 @@ class Workers:
             "ready": _counted(replica for replica, worker in running.items() if worker.state == "ready"),
             "desired": None if self._wishes is None else _counted(self._wishes),
             "restarts": self.restarts,
+            "leaving": self._leaving,
             "failing": tuple(sorted({r.label for r, place in self._places.items() if place.worker.is_failing(now)})),
         }
         return host.model_copy(update=told)
@@ -152,20 +169,24 @@ class Workers:
     def _seen(self) -> dict[Replica, Worker]:
         return {replica: place.worker for replica, place in self._places.items()}
 
-    def _state(self, replica: Replica) -> str | None:
+    def _is_well(self, replica: Replica, wish: Wish) -> bool:
         place = self._places.get(replica)
-        return place.worker.state if place else None
+        return place is not None and place.worker.state in WELL[wish.asleep]
 
     async def _do(self, action: Action) -> None:
-        if isinstance(action, Start):
-            await self._start(action)
-        elif isinstance(action, Stop):
-            self._stop(self._places[action.replica])
-        elif isinstance(action, Kill):
-            self._kill(self._places[action.replica], action.replica)
-        else:
-            assert isinstance(action, Forget)
-            del self._places[action.replica]
+        match action:
+            case Start():
+                await self._start(action)
+            case Sleep(replica):
+                self._sleep(self._places[replica])
+            case Wake(replica):
+                self._wake(self._places[replica])
+            case Stop(replica):
+                self._stop(self._places[replica])
+            case Kill(replica):
+                self._kill(self._places[replica], replica)
+            case Forget(replica):
+                del self._places[replica]
 
     async def _start(self, action: Start) -> None:
         assert self._wishes is not None
@@ -178,12 +199,22 @@ class Workers:
             self.restarts += 1
             self._restarted.labels(queue.model_class, queue.backend).inc()
         try:
-            place.process = await self._launcher.start(action.replica, queue)
+            place.process = await self._launcher.start(action.replica, queue, asleep=action.asleep)
         except OSError as error:
             log.error("worker_not_started", worker=action.replica.name, exc_info=error)
             self._ended(action.replica, place)
             return
         place.watch = asyncio.create_task(self._watch(action.replica, place, place.process))
+
+    def _sleep(self, place: _Place) -> None:
+        if place.process:
+            place.worker = replace(place.worker, state="dozing")
+            place.process.sleep()
+
+    def _wake(self, place: _Place) -> None:
+        if place.process:
+            place.worker = replace(place.worker, state="starting")
+            place.process.wake()
 
     def _stop(self, place: _Place) -> None:
         if place.process and place.worker.is_live:
@@ -217,11 +248,13 @@ class Workers:
 
     async def _probe(self, place: _Place, process: WorkerProcess) -> None:
         while True:
-            ready = await process.is_ready()
-            worker = place.worker
-            if ready is not None and worker.is_live:
-                place.worker = heard(worker, self._monotonic(), ready=ready)
-            await asyncio.sleep(READY_PROBE_S if ready else STARTING_PROBE_S)
+            answer = await process.answer()
+            if answer is not None and place.worker.is_live:
+                before = place.worker.state
+                place.worker = heard(place.worker, self._monotonic(), answer)
+                if place.worker.state != before:
+                    self._changed.set()
+            await asyncio.sleep(STARTING_PROBE_S if answer in ("neither", None) else READY_PROBE_S)
 
 
 def _counted(replicas: Iterable[Replica]) -> dict[str, int]:

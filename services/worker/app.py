@@ -1,6 +1,7 @@
 """The composition root of a worker: its queues' engines, and the loops that feed them."""
 
 import asyncio
+import signal
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -19,6 +20,7 @@ from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaPr
 from services.chassis.kafka.connection import PATIENCE_S, Connection
 from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.types import ConsumerSettings, RebalanceListener
+from services.chassis.process_age import process_age_s
 from services.chassis.redis import connect
 from services.chassis.settings import SettingsError, secret
 from services.chassis.tracing import tracing
@@ -30,6 +32,7 @@ from services.worker.ended_runs import EndedRuns
 from services.worker.engines.registry import build_engine
 from services.worker.handlers import Surroundings
 from services.worker.member import Member, Name
+from services.worker.rest import Rest
 from services.worker.settings import WorkerSettings
 from services.worker.telemetry import count_from_zero
 
@@ -57,6 +60,7 @@ def main(labels: Sequence[str], config: Path | None = None) -> int:
 
 async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
     """Builds the parts, runs them, and drains when asked to stop."""
+    rest = _rest_by_signals(asleep=app.settings.asleep)  # at once: its host may send them once the side door answers
     connection = Connection.of(app.kafka, app.instance, PATIENCE_S)
     async with AsyncExitStack() as stack:
         tracer = stack.enter_context(tracing(app.service, app.instance))
@@ -74,7 +78,9 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
         blobs = FolderBlobStore(app.plane.blob_folder)
         stack.callback(blobs.close)
         claims = Claims(RedisClaimStore(redis, app.instance))
-        around = Surroundings(producer, app.clock, Outputs(blobs), claims, tracer=tracer)
+        around = Surroundings(
+            producer, app.clock, Outputs(blobs), claims, rest=rest, tracer=tracer, age_s=process_age_s()
+        )
         ended = EndedRuns()
         members: list[Member] = []
         name = Name(app.instance, app.settings.host)
@@ -121,6 +127,14 @@ def named(queues: Sequence[Queue], labels: Sequence[str]) -> list[Queue]:
         names = ", ".join(sorted(known)) or "none"
         raise SettingsError(f"no model class {', '.join(unknown) or 'given'}; configured are: {names}")
     return sorted((known[label] for label in dict.fromkeys(labels)), key=lambda queue: queue.rank != "fast")
+
+
+def _rest_by_signals(*, asleep: bool) -> Rest:
+    rest = Rest(wanted=asleep)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, rest.begin)
+    loop.add_signal_handler(signal.SIGUSR2, rest.end)
+    return rest
 
 
 def _engine(app: App[WorkerSettings], queue: Queue) -> Engine:

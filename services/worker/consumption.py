@@ -53,7 +53,7 @@ def consumer_settings(queue: Queue) -> ConsumerSettings:
 
 
 class Consumption:
-    """A group member; a consumer that fails or stalls is replaced, a few times in a row."""
+    """A group member, until it is stopped; a consumer that fails or stalls is replaced, a few times in a row."""
 
     def __init__(
         self,
@@ -103,10 +103,14 @@ class Consumption:
         await supervise(self._session, self._stopping, queue=self._queue.label)
         self._ended.set()
 
-    async def leave(self) -> None:
-        """Takes no more, commits and leaves the group, so that others go on with what waits. Running tasks go on."""
+    def stop(self) -> None:
+        """It is to take no more, commit and leave the group, so that others go on with what waits."""
         self._stopping.set()
         self._desk.changed.set()
+
+    async def leave(self) -> None:
+        """The same, and returns when it has left. Running tasks go on."""
+        self.stop()
         await self._ended.wait()
 
     async def on_revoked(self, _: frozenset[TopicPartition]) -> None:

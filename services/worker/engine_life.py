@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from schemas.base import LogTime
@@ -10,7 +10,7 @@ from schemas.fleet import CircuitState
 from services.chassis.clock import LogClock
 from services.chassis.logging import log
 from services.worker.circuit import Circuit
-from services.worker.domain.engine import FIRST_HEALTH_TIMEOUT_S, HEALTH_TIMEOUT_S, Engine
+from services.worker.domain.engine import FIRST_HEALTH_TIMEOUT_S, HEALTH_TIMEOUT_S, Engine, Origin
 from services.worker.patience import bounded
 
 START_TIMEOUT_S = 900.0
@@ -27,6 +27,8 @@ GIVE_UP_S = 300.0
 PATIENCE_S = 3.0
 """Tasks wait so long for an engine under suspicion; then its breaker opens."""
 MAX_PAUSE_S = 10.0
+SLEEP_TIMEOUT_S = 60.0
+"""To write a large model into the machine's memory."""
 
 
 class EngineLostError(Exception):
@@ -43,10 +45,11 @@ class EngineLife:
         clock: LogClock,
         circuit: Circuit,
         *,
-        on_started: Callable[[float], None],
+        on_started: Callable[[float, Origin], None],
         monotonic: Callable[[], float] = time.monotonic,
+        age_s: float = 0.0,
     ) -> None:
-        """`on_started` hears how many seconds each start took."""
+        """`on_started` hears how many seconds each start took, the first one from the process's, `age_s` ago."""
         self._label = label
         self._engine = engine
         self._clock = clock
@@ -54,9 +57,14 @@ class EngineLife:
         self._circuit = circuit
         circuit.listen(self._on_circuit)
         self._monotonic = monotonic
-        self.state: Literal["starting", "warm", "failed"] = "starting"
+        self._born = monotonic() - age_s
+        self.state: Literal["starting", "warm", "asleep", "failed"] = "starting"
         self.ready_at: LogTime | None = None
         """Log time of the first health after the last start."""
+        self.start_ms: float | None = None
+        """What the first start took, from the process's."""
+        self._changing = asyncio.Lock()
+        """Held while the engine is examined, healed, put to sleep or woken."""
         self._started = asyncio.Event()
         self._suspected = asyncio.Event()
         self._pause_s = 0.0
@@ -94,21 +102,46 @@ class EngineLife:
 
     async def start(self, first_health_s: float = FIRST_HEALTH_TIMEOUT_S) -> None:
         """Returns when the engine has answered; raises what it raises, or TimeoutError."""
-        began = self._monotonic()
-        progress = asyncio.create_task(self._tell_progress(began))
+        began = self._monotonic() if self.started else self._born
+        await self._rouse(self._engine.start, first_health_s)
+        took_s = self._monotonic() - began
+        if not self.started:
+            self.start_ms = took_s * 1_000
+        self._ready(took_s, "zero")
+
+    async def sleep(self) -> None:
+        """Returns when the engine has let go of its memory. A health check or a healing under way ends first."""
+        async with self._changing:
+            await bounded(self._engine.sleep(), SLEEP_TIMEOUT_S)
+            self.state = "asleep"
+        log.info("engine_asleep", queue=self._label)
+
+    async def wake(self) -> None:
+        """Returns when the engine has answered again; at once if it is awake. Raises as `start`."""
+        async with self._changing:
+            if self.state != "asleep":
+                return
+            began, self.state = self._monotonic(), "starting"
+            await self._rouse(self._engine.wake, FIRST_HEALTH_TIMEOUT_S)
+            self._ready(self._monotonic() - began, "asleep")
+            self._cleared()
+
+    async def _rouse(self, work: Callable[[], Awaitable[None]], first_health_s: float) -> None:
+        progress = asyncio.create_task(self._tell_progress(self._monotonic()))
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
-                await self._engine.start()
+                await work()
             await self._prove(first_health_s)
         finally:
             progress.cancel()
-        took_s = self._monotonic() - began
-        self._on_started(took_s)
+
+    def _ready(self, took_s: float, origin: Origin) -> None:
+        self._on_started(took_s, origin)
         self.ready_at = self._clock.now_ms()
         self.state = "warm"
         self._started.set()
         self.answered()
-        log.info("engine_ready", queue=self._label, took_s=round(took_s, 3))
+        log.info("engine_ready", queue=self._label, origin=origin, took_s=round(took_s, 3))
 
     async def watch(self) -> None:
         """A component, at work from the first start on. Raises EngineLostError when an ill engine does not heal."""
@@ -145,13 +178,22 @@ class EngineLife:
 
     async def _examine(self, patience_s: float) -> None:
         """A health check, after the pause that was asked for. A suspect has no work until it has passed."""
-        patience = asyncio.get_running_loop().call_later(patience_s, self._circuit.trip)
-        try:
-            await asyncio.sleep(self._pause_s)
-            await self._check()
-        finally:
-            patience.cancel()
-        self._require_not_lost()  # a check that it passes proves nothing then
+        async with self._changing:
+            if self.state == "asleep":
+                self.answered()  # it is not asked, and need not be before the next interval
+                self._suspected.clear()
+                return
+            patience = asyncio.get_running_loop().call_later(patience_s, self._circuit.trip)
+            try:
+                await asyncio.sleep(self._pause_s)
+                await self._check()
+            finally:
+                patience.cancel()
+            self._cleared()
+
+    def _cleared(self) -> None:
+        """It has passed a check."""
+        self._require_not_lost()  # which proves nothing then
         self._pause_s = 0.0
         self._suspected.clear()
         self._circuit.prove()

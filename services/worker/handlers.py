@@ -42,6 +42,7 @@ from services.worker.domain.ports import Answer, Claim, Done
 from services.worker.domain.retry_budget import RetryBudget
 from services.worker.engine_life import EngineLife
 from services.worker.patience import stopped
+from services.worker.rest import Rest
 from services.worker.solitude import Solitude
 from services.worker.spans import spans
 from services.worker.telemetry import Telemetry
@@ -127,7 +128,10 @@ class Surroundings:
     claims: Claims
     monotonic: Callable[[], float] = time.monotonic
     solitude: Solitude = field(default_factory=Solitude)
+    rest: Rest = field(default_factory=Rest)
     tracer: Tracer | None = None
+    age_s: float = 0.0
+    """Of the process, when this was made."""
 
 
 class TaskHandler:

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from schemas.fleet import BreakerState, CircuitState, FleetMessage, WorkerStatus
 from schemas.models import Queue
+from services.chassis.health import ASLEEP
 from services.chassis.kafka.types import Consumer, ConsumerSettings, RebalanceListener
 from services.chassis.logging import log
 from services.chassis.metrics import Metrics
@@ -19,6 +21,8 @@ from services.worker.engine_life import EngineLife, EngineLostError
 from services.worker.handlers import Surroundings, TaskHandler
 from services.worker.telemetry import Telemetry
 
+LONGEST_TASK_S = 86_400.0
+"""Tasks end by their deadlines."""
 ACCOUNT_S = 1.0
 """Costs follow the slots that are free at each of these looks."""
 
@@ -34,7 +38,7 @@ class Name:
 
 
 class Member:
-    """It joins its queue's group when its engine has answered, and leaves it when told to drain."""
+    """It joins its queue's group when its engine has answered, and leaves it when told to rest or to drain."""
 
     def __init__(
         self,
@@ -56,7 +60,7 @@ class Member:
         self._circuit.listen(self._on_circuit)
         self._life = EngineLife(
             queue.label, engine, around.clock, self._circuit,
-            on_started=self._telemetry.started, monotonic=around.monotonic,
+            on_started=self._telemetry.started, monotonic=around.monotonic, age_s=around.age_s,
         )  # fmt: skip
         handler = TaskHandler(
             queue, engine, around, life=self._life, circuit=self._circuit, telemetry=self._telemetry
@@ -65,7 +69,8 @@ class Member:
             queue, handler, slots=self._slots, ended=ended, solitude=around.solitude, max_batch=engine.max_batch,
             monotonic=around.monotonic,
         )  # fmt: skip
-        self._consumption = Consumption(
+        self._membership = partial(
+            Consumption,
             queue,
             self._desk,
             slots=self._slots,
@@ -74,17 +79,58 @@ class Member:
             consumer_factory=lambda listener: consumers(consumer_settings(queue), listener),
             monotonic=around.monotonic,
         )
+        self._consumption = self._membership()
         self._on_change = on_change
+        self._ending = False
+        self._rest = around.rest
+        self._rest.listen(self._on_rest)
+        self._roused = asyncio.Event()
+        """It need not rest, or not any more."""
+        self._on_rest()
 
     async def run(self) -> None:
-        """A component. Raises what ends the process: an engine that does not start, Kafka's failures."""
+        """A component. Raises what ends the process: an engine that does not start or wake, Kafka's failures."""
         try:
             await self._life.start()
-            self._on_change()
-            await self._consumption.run()
+            while not self._ending:
+                self._on_change()
+                if self._roused.is_set():
+                    await self._work()
+                else:
+                    await self._sleep()
         except BaseException:
             await self._desk.abandon()
             raise
+
+    async def _work(self) -> None:
+        """Until it is to rest or to end; as a new member, if it has left the group before."""
+        if self._consumption.stopping:
+            self._consumption = self._membership()
+        await self._consumption.run()
+
+    async def _sleep(self) -> None:
+        """Until it is roused. What still runs ends first, under its claims, however long it takes."""
+        roused = asyncio.create_task(self._roused.wait())
+        drained = asyncio.create_task(self._desk.drain(LONGEST_TASK_S))
+        try:
+            await asyncio.wait((roused, drained), return_when=asyncio.FIRST_COMPLETED)
+            if not roused.done():
+                await self._life.sleep()
+                self._on_change()
+                await roused
+        finally:
+            roused.cancel()
+            drained.cancel()
+        if not self._ending:
+            await self._life.wake()
+
+    def _on_rest(self) -> None:
+        """Its host wishes something else."""
+        if not self._rest.wanted:
+            self._roused.set()
+        elif not self._ending:
+            self._roused.clear()
+            self._consumption.stop()
 
     async def watch(self) -> None:
         """A component: raises EngineLostError when the engine is ill and does not heal."""
@@ -99,25 +145,27 @@ class Member:
         await self._circuit.keep()
 
     async def account(self) -> None:
-        """A component: counts what the replica costs while its slots are free, from its engine's start on."""
+        """A component: counts what the replica costs while its slots are free or it sleeps, from its start on."""
         last_s = self._monotonic()
         while True:
             await asyncio.sleep(ACCOUNT_S)
             before_s, last_s = last_s, self._monotonic()
             if self._life.started:
-                self._telemetry.idled(last_s - before_s)
+                self._telemetry.idled(last_s - before_s, asleep=self._life.state == "asleep")
 
     async def drain(self, timeout_s: float) -> None:
         """Leaves the group and lets running tasks end for a while; what still runs then is stopped."""
         over_at = self._monotonic() + timeout_s
+        self._ending = True
+        self._roused.set()
         await self._consumption.leave()
         await self._desk.drain(over_at - self._monotonic())
         await self._desk.abandon()
 
     def news(self, name: Name) -> Iterator[FleetMessage]:
-        """What the fleet is told. Of an engine that never answered nothing can be said but that."""
+        """What the fleet is told. Of an engine that never answered, or sleeps, nothing can be said but that."""
         yield self.status(name)
-        if self._life.started:
+        if self._life.started and self._life.state != "asleep":
             yield BreakerState(
                 instance=name.instance,
                 model_class=self.queue.model_class,
@@ -133,12 +181,13 @@ class Member:
             host=name.host,
             model_class=self.queue.model_class,
             backend=self.queue.backend,
-            state="draining" if self._consumption.stopping else self._life.state,
+            state="draining" if self._is_draining else self._life.state,
             slots=self.queue.slots,
             busy=self._slots.busy,
             ready_at=self._life.ready_at,
             committed=self._consumption.committed,
             service_ms=self._telemetry.service_ms,
+            start_ms=self._life.start_ms,
         )
 
     def _on_circuit(self, state: CircuitState) -> None:
@@ -147,7 +196,14 @@ class Member:
         self._on_change()
 
     def why_not_ready(self) -> str | None:
-        """None when it is a member of its group with a warm engine."""
+        """None when it is a member of its group with a warm engine; ASLEEP when it sleeps."""
+        if self._is_draining:
+            return "draining"
         if self._life.state != "warm":
-            return f"the engine is {self._life.state}"
+            return ASLEEP if self._life.state == "asleep" else f"the engine is {self._life.state}"
         return None if self._consumption.is_member else "not a member of its group"
+
+    @property
+    def _is_draining(self) -> bool:
+        """Before it ends or sleeps."""
+        return self._ending or (self._consumption.stopping and self._life.state == "warm")

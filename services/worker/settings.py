@@ -15,3 +15,4 @@ class WorkerSettings(ServiceSettings):
 
     host: str = Field(default_factory=socket.gethostname, description="The host that keeps it, as statuses name it.")
     drain_timeout_s: float = Field(default=4.0, gt=0, le=600, description="Running tasks have a second less to end.")
+    asleep: bool = Field(default=False, description="Sleep as soon as the engine has proven that it works.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 from prometheus_client import Counter
 
@@ -17,6 +17,7 @@ from schemas.tasks import InferenceTask
 from services.chassis.kafka.types import Record
 from services.chassis.logging import canonical
 from services.chassis.metrics import Metrics
+from services.worker.domain.engine import Origin
 from services.worker.domain.reports import Effort
 from services.worker.domain.slots import Slots
 
@@ -26,6 +27,8 @@ DEAD_LETTERED = (DeadLetterReason.UNDECODABLE, DeadLetterReason.POISON)
 STEP_COMPONENTS = ("queue", "cold", "service")
 TOKENS = ("input", "cached", "resent", "output")
 MAX_SERIES = 1_024
+ASLEEP_SHARE = 0.1
+"""Of a replica's price, while it sleeps: it keeps memory, but neither CPU nor GPU."""
 RECENT = 0.1
 """Weight of the newest task in the mean of service times."""
 
@@ -42,7 +45,8 @@ class Telemetry:
         waits = metrics.histogram(m.TASK_QUEUE_SECONDS)
         self._waits = {lane: waits.labels(*names, lane) for lane in Priority}
         self._service = metrics.histogram(m.TASK_SERVICE_SECONDS).labels(*names)
-        self._cold_start = metrics.histogram(m.COLD_START_SECONDS).labels(*names, "zero")
+        cold_starts = metrics.histogram(m.COLD_START_SECONDS)
+        self._cold_starts = {origin: cold_starts.labels(*names, origin) for origin in get_args(Origin)}
         self._tokens = metrics.counter(m.TOKENS_TOTAL)
         self._cost = metrics.counter(m.COST_USD_TOTAL)
         self._idle_cost = self._cost.labels("", queue.model_class, "idle")
@@ -61,14 +65,14 @@ class Telemetry:
         for each, gauge in self._breaker.items():
             gauge.set(each is state)
 
-    def started(self, seconds: float) -> None:
-        """The engine went from nothing to its first health."""
-        self._cold_start.observe(seconds)
+    def started(self, seconds: float, origin: Origin) -> None:
+        """The engine went from nothing, or from sleep, to its first health."""
+        self._cold_starts[origin].observe(seconds)
 
-    def idled(self, seconds: float) -> None:
+    def idled(self, seconds: float, *, asleep: bool = False) -> None:
         """So long the replica has been there with as many busy slots as now. Idle cost is no pipeline's."""
-        free_share = 1 - self._slots.busy / self._slots.total
-        self._idle_cost.inc(self._queue.price.replica_hour_usd * free_share * seconds / 3_600)
+        share = ASLEEP_SHARE if asleep else 1 - self._slots.busy / self._slots.total
+        self._idle_cost.inc(self._queue.price.replica_hour_usd * share * seconds / 3_600)
 
     def ended(self, task: InferenceTask, event: StepCompleted | StepFailed, took: Effort) -> None:
         """A task's report is in the log."""

@@ -1,6 +1,7 @@
 """A host on the real broker whose workers are stubs: `host_under_test.py` is the host, `… worker LABEL` a worker."""
 
 import asyncio
+import signal
 import sys
 
 from pydantic_settings import SettingsConfigDict
@@ -8,6 +9,7 @@ from pydantic_settings import SettingsConfigDict
 from schemas.metrics import SLOTS
 from schemas.models import Queue
 from services.chassis.app import App, run_service
+from services.chassis.health import ASLEEP
 from services.chassis.settings import ServiceSettings
 from services.host.adapters.child_process import ChildLauncher
 from services.host.app import main
@@ -16,11 +18,21 @@ from services.host.app import main
 class StubSettings(ServiceSettings):
     model_config = SettingsConfigDict(env_prefix="HEADWAY_WORKER_")
 
+    asleep: bool = False
+
 
 async def work(app: App[StubSettings]) -> None:
+    asleep = app.settings.asleep
+
+    def sleep(wanted: bool) -> None:
+        nonlocal asleep
+        asleep = wanted
+
+    for number, wanted in ((signal.SIGUSR1, True), (signal.SIGUSR2, False)):
+        asyncio.get_running_loop().add_signal_handler(number, sleep, wanted)
     app.metrics.gauge(SLOTS).labels(sys.argv[2], "local").set(4)
     await asyncio.sleep(0.2)  # loading its model
-    app.readiness.add("engine", lambda: None)
+    app.readiness.add("engine", lambda: ASLEEP if asleep else None)
     await app.stopping.wait()
 
 

@@ -15,11 +15,11 @@ import pytest
 
 from headway.plane.ports import free_ports
 from schemas.config import Bundle
-from schemas.fleet import HostStatus, ServiceStatus
+from schemas.fleet import HostStatus, Kept, Placement, ServiceStatus
 from schemas.topics import CONFIG, FLEET, LOOP_TOPICS
 from services.chassis.clock import LogClock
 from services.chassis.config.topic import ConfigHistory
-from services.chassis.fleet import FleetView
+from services.chassis.fleet import FleetPublisher, FleetView
 from services.chassis.kafka.admin import Admin
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import Connection
@@ -37,7 +37,7 @@ DEADLINE_S = 90.0
 class Machine:
     """A host process, and what can be seen of it from outside."""
 
-    def __init__(self, connection: Connection, home: Path, patience_s: float = 0) -> None:
+    def __init__(self, connection: Connection, home: Path) -> None:
         (self.port,) = free_ports(1)
         self._connection = connection
         self._log = home / "host.log"
@@ -53,7 +53,7 @@ class Machine:
                     HEADWAY_KAFKA_TOPIC_PREFIX=connection.topic_prefix,
                     HEADWAY_HOST_METRICS_PORT=str(self.port),
                     HEADWAY_HOST_MODEL_CLASSES="llm,embedding",
-                    HEADWAY_HOST_PATIENCE_S=str(patience_s),
+                    HEADWAY_HOST_PATIENCE_S="0",
                 ),
             )
 
@@ -171,6 +171,65 @@ async def test_it_keeps_what_the_configuration_says_through_changes_and_kills(ho
     await host.apply(slots=9, llm=1, embedding=1)
     fourth = await host.until(lambda workers: len(workers) == 2 and not set(workers) & set(third))
     assert sorted(fourth.values()) == ["embedding", "llm"]
+
+
+class Fleet:
+    """What is said on the fleet topic, and a leader that tells the one host there what to run."""
+
+    def __init__(self, log: LogReader, producer: AioKafkaProducer) -> None:
+        self._log = log
+        self._producer = producer
+        self._view = FleetView(LogClock())
+
+    async def place(self, epoch: int, **queues: Kept) -> None:
+        host = await self.until(lambda _: True)
+        placement = Placement(instance=f"autoscaler-{epoch}", host=host.instance, epoch=epoch, queues=queues)
+        await FleetPublisher(self._producer, LogClock(), lambda: [placement]).publish()
+
+    async def until(self, condition: Callable[[HostStatus], bool]) -> HostStatus:
+        """Waits for a host that says such a thing."""
+
+        async def said() -> bool:
+            self._view.add(await self._log.follow(0.1))
+            return any(map(condition, self._view.of(HostStatus)))
+
+        await until(said)
+        return self._view.of(HostStatus)[-1]
+
+
+@pytest.fixture
+async def fleet(host: Machine, connection: Connection) -> AsyncIterator[Fleet]:
+    producer = AioKafkaProducer(connection)
+    await producer.start()
+    async with read(connection, FLEET) as log:
+        yield Fleet(log, producer)
+    await producer.stop()
+
+
+async def test_it_obeys_the_newest_leader_and_nobody_else(host: Machine, fleet: Fleet) -> None:
+    await host.apply(llm=2)
+    first = await host.until(runs("llm", "llm"))
+    await fleet.place(5, llm=Kept(warm=1, asleep=1))
+    told = await fleet.until(lambda status: status.ready == {"llm": 1})
+    assert told.workers == {"llm": 2}
+    assert told.capacity is not None
+    assert told.capacity.cpu > 0
+    assert told.capacity.memory > 1 << 20
+    await fleet.place(4)
+    await fleet.place(5, llm=Kept(warm=1), lm=Kept(warm=3))
+    await fleet.until(lambda status: status.workers == {"llm": 1})
+    assert set(host.workers()) < set(first), "the earlier leader was obeyed for a moment"
+
+
+async def test_it_is_given_back_when_it_is_told_to_keep_nothing(host: Machine, fleet: Fleet) -> None:
+    await host.apply(llm=1)
+    workers = await host.until(runs("llm"))
+    host.process.send_signal(signal.SIGUSR1)
+    await fleet.until(lambda status: status.leaving)
+    assert _is_alive(next(iter(workers)))
+    await fleet.place(1)
+    assert await asyncio.to_thread(host.process.wait, 15) == 0
+    await until_gone(workers)
 
 
 async def test_its_side_door_speaks_for_all_its_workers(host: Machine) -> None:

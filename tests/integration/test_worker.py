@@ -291,6 +291,30 @@ async def test_scaling_out_and_in_runs_nothing_twice(plane: Plane) -> None:
     assert len(plane.events) == len(tasks)
 
 
+async def test_a_worker_sleeps_and_wakes_as_it_is_told_by_signals(plane: Plane) -> None:
+    before, after = plane.task("tools"), plane.task("tools")
+    await plane.put(before)
+    async with plane.worker("tools") as worker:
+        worker.process.send_signal(signal.SIGUSR1)
+
+        async def sleeps() -> bool:
+            return "tools: asleep\n" in await worker.get("/readyz")
+
+        await until(sleeps)
+        worker.process.send_signal(signal.SIGUSR2)
+        await plane.put(after)
+        await plane.until_ended(before, after)
+        woken = 'headway_cold_start_seconds_count{backend="local",from="asleep",model_class="tools"} 1.0'
+        assert woken in await worker.get("/metrics")
+
+    async def told() -> bool:
+        return {"warm", "asleep"} <= {status.state for status in plane.statuses}
+
+    await until(told)
+    assert min(status.start_ms for status in plane.statuses if status.start_ms is not None) > 100, "a process's start"
+    assert len(plane.events) == 2
+
+
 async def test_the_end_of_a_run_stops_its_task(plane: Plane) -> None:
     async with plane.worker("llm") as worker:
         task, other = plane.task("llm"), plane.task("llm")

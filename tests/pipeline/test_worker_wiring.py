@@ -43,6 +43,7 @@ from services.worker.ended_runs import EndedRuns
 from services.worker.engines.simulated import SimulatedEngine
 from services.worker.handlers import Surroundings
 from services.worker.member import ConsumerFactory, Member, Name
+from services.worker.rest import Rest
 
 EPOCH_MS = 1_700_000_000_000
 INTERACTIVE, STANDARD, BATCH = Priority
@@ -84,14 +85,22 @@ class RecordingEngine(SimulatedEngine):
 class Worker:
     """A worker process: its members, claims and clock, on a plane that others share."""
 
-    def __init__(self, plane: "Plane", name: str, *queues: Queue, consumers: ConsumerFactory | None = None) -> None:
+    def __init__(
+        self,
+        plane: "Plane",
+        name: str,
+        *queues: Queue,
+        consumers: ConsumerFactory | None = None,
+        rest: Rest | None = None,
+    ) -> None:
         self.plane = plane
         self.claims = Claims(InMemoryClaimStore(plane.shelf, name))
         self.ended = EndedRuns()
         self.metrics = Metrics()
         self.producer = plane.kafka.producer()
         self.name = Name(name, "host-1")
-        around = Surroundings(self.producer, LogClock(), Outputs(plane.blobs), self.claims)
+        self.rest = rest or Rest()
+        around = Surroundings(self.producer, LogClock(), Outputs(plane.blobs), self.claims, rest=self.rest)
         self.solitude = around.solitude
         self.engines = {queue.model_class: RecordingEngine(queue) for queue in queues}
         self.members = {

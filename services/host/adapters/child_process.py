@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 import sys
 from contextlib import suppress
@@ -9,8 +10,9 @@ from pathlib import Path
 
 from schemas.models import Queue
 from services.chassis.app import DIE_WITH_PARENT
+from services.chassis.health import ASLEEP
 from services.chassis.settings import environment
-from services.host.domain.replicas import Replica
+from services.host.domain.replicas import Answer, Replica
 
 LOCAL = "127.0.0.1"
 PROBE_TIMEOUT_S = 1.0
@@ -32,17 +34,31 @@ class ChildProcess:
     async def wait(self) -> int:
         return await self._process.wait()
 
+    def sleep(self) -> None:
+        self._signal(signal.SIGUSR1)
+
+    def wake(self) -> None:
+        self._signal(signal.SIGUSR2)
+
     def stop(self) -> None:
-        with suppress(ProcessLookupError):
-            self._process.terminate()
+        self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        self._signal(signal.SIGKILL)
 
-    async def is_ready(self) -> bool | None:
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    async def answer(self) -> Answer | None:
         answer = await _get(self._port, "/readyz")
-        return None if answer is None else answer[0] == 200
+        if answer is None:
+            return None
+        status, body = answer
+        if status == 200:
+            return "ready"
+        lines = body.decode(errors="replace").splitlines()
+        return "asleep" if lines and all(line.endswith(f": {ASLEEP}") for line in lines) else "neither"
 
     async def exposition(self) -> str | None:
         answer = await _get(self._port, "/metrics")
@@ -66,7 +82,7 @@ class ChildLauncher:
             **({"HEADWAY_CONFIG": str(config)} if config else {}),
         )
 
-    async def start(self, replica: Replica, queue: Queue) -> ChildProcess:
+    async def start(self, replica: Replica, queue: Queue, *, asleep: bool) -> ChildProcess:
         """Call it in the main thread: the child dies with the thread that started it."""
         port = _free_port()
         log = _open_log(self._logs / f"worker-{replica.name}.log") if self._logs else None
@@ -76,7 +92,11 @@ class ChildLauncher:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**self._environment, "HEADWAY_WORKER_METRICS_PORT": str(port)},
+                env={
+                    **self._environment,
+                    "HEADWAY_WORKER_METRICS_PORT": str(port),
+                    "HEADWAY_WORKER_ASLEEP": str(asleep),
+                },
             )
         finally:
             if log is not None:

@@ -4,7 +4,7 @@ Time is monotonic seconds, an argument.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -20,7 +20,10 @@ KILL_AFTER_S = 8.0
 SILENT_S = 60.0
 """A worker whose side door does not answer for so long is wedged, and killed."""
 
-State = Literal["starting", "ready", "stopping", "down"]
+State = Literal["starting", "ready", "dozing", "asleep", "stopping", "down"]
+"""Dozing: told to sleep, and its tasks end first."""
+Answer = Literal["ready", "asleep", "neither"]
+"""What its side door says."""
 
 
 class Replica(NamedTuple):
@@ -49,11 +52,11 @@ class Worker:
     failures: int = 0
     """In a row."""
     was_ready: bool = False
-    """Since it was started."""
+    """Since it was started: its engine has worked, and it listens to signals."""
 
     @property
     def is_live(self) -> bool:
-        return self.state in ("starting", "ready")
+        return self.state not in ("stopping", "down")
 
     def is_failing(self, now: float) -> bool:
         """Whether the queue's workers should rather be somewhere else: until this one has proven itself."""
@@ -74,10 +77,23 @@ class Start(NamedTuple):
 
     replica: Replica
     version: str
+    asleep: bool = False
+
+
+class Sleep(NamedTuple):
+    """Ask a worker to end its tasks, however long they take, and then to sleep."""
+
+    replica: Replica
+
+
+class Wake(NamedTuple):
+    """Ask a worker to work again."""
+
+    replica: Replica
 
 
 class Stop(NamedTuple):
-    """Ask a worker to drain and end."""
+    """Ask a worker to drain within seconds, and end."""
 
     replica: Replica
 
@@ -94,7 +110,7 @@ class Forget(NamedTuple):
     replica: Replica
 
 
-Action = Start | Stop | Kill | Forget
+Action = Start | Sleep | Wake | Stop | Kill | Forget
 
 
 def version_of(queue: Queue) -> str:
@@ -103,20 +119,27 @@ def version_of(queue: Queue) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
-def decide(wanted: Mapping[Replica, str], workers: Mapping[Replica, Worker], now: float) -> list[Action]:
-    """What to do now. `wanted`: the version of each place. Asked again and again; repeats do no harm."""
-    actions = [action for replica, worker in workers.items() for action in _end(replica, worker, wanted, now)]
+def decide(
+    wanted: Mapping[Replica, str], workers: Mapping[Replica, Worker], now: float, asleep: Collection[Replica] = ()
+) -> list[Action]:
+    """What to do now. `wanted`: the version of each place; `asleep`: which of them are to sleep.
+
+    Asked again and again; repeats do no harm.
+    """
+    actions = [action for place, worker in workers.items() for action in _change(place, worker, wanted, asleep, now)]
     for replica, version in wanted.items():
         if _may_start(workers.get(replica), version, now):
-            actions.append(Start(replica, version))
+            actions.append(Start(replica, version, replica in asleep))
     if not actions:
         actions.extend(_replace_one(wanted, workers))
     return actions
 
 
-def heard(worker: Worker, now: float, *, ready: bool) -> Worker:
+def heard(worker: Worker, now: float, answer: Answer) -> Worker:
     """A live worker whose side door has answered."""
-    return replace(worker, state="ready" if ready else "starting", heard_at=now, was_ready=worker.was_ready or ready)
+    if answer != "neither":
+        return replace(worker, state=answer, heard_at=now, was_ready=True)
+    return replace(worker, state="dozing" if worker.state == "dozing" else "starting", heard_at=now)
 
 
 def after_exit(worker: Worker, now: float) -> Worker | None:
@@ -127,7 +150,9 @@ def after_exit(worker: Worker, now: float) -> Worker | None:
     return replace(worker, state="down", since=now, failures=failures, was_ready=False)
 
 
-def _end(replica: Replica, worker: Worker, wanted: Mapping[Replica, str], now: float) -> Iterator[Action]:
+def _change(
+    replica: Replica, worker: Worker, wanted: Mapping[Replica, str], asleep: Collection[Replica], now: float
+) -> Iterator[Action]:
     if worker.state == "stopping":
         if now - worker.since >= KILL_AFTER_S:
             yield Kill(replica)
@@ -136,8 +161,27 @@ def _end(replica: Replica, worker: Worker, wanted: Mapping[Replica, str], now: f
             yield Forget(replica)
     elif now - worker.heard_at >= SILENT_S:
         yield Kill(replica)
-    elif replica not in wanted or (worker.state == "starting" and worker.version != wanted[replica]):
+    elif replica not in wanted:
+        yield from _retire(replica, worker)
+    elif worker.state == "starting" and worker.version != wanted[replica]:
         yield Stop(replica)
+    else:
+        yield from _settle(replica, worker, sleeps=replica in asleep)
+
+
+def _retire(replica: Replica, worker: Worker) -> Iterator[Action]:
+    """One with tasks falls asleep first: they end as they would, while others go on with what waits."""
+    if worker.state == "asleep" or not worker.was_ready:
+        yield Stop(replica)
+    elif worker.state != "dozing":
+        yield Sleep(replica)
+
+
+def _settle(replica: Replica, worker: Worker, *, sleeps: bool) -> Iterator[Action]:
+    if sleeps and worker.state == "ready":
+        yield Sleep(replica)
+    elif not sleeps and worker.state in ("dozing", "asleep"):
+        yield Wake(replica)
 
 
 def _may_start(worker: Worker | None, version: str, now: float) -> bool:
@@ -155,6 +199,7 @@ def _replace_one(wanted: Mapping[Replica, str], workers: Mapping[Replica, Worker
         return
     hurt = {replica.label for replica, worker in workers.items() if worker.state == "down"}
     for replica, version in wanted.items():
-        if workers[replica].is_live and workers[replica].version != version and replica.label not in hurt:
+        worker = workers[replica]
+        if worker.state in ("ready", "asleep") and worker.version != version and replica.label not in hurt:
             yield Stop(replica)
             return

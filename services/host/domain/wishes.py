@@ -18,6 +18,7 @@ class Wish(NamedTuple):
     """A worker that is to be there."""
 
     queue: Queue
+    asleep: bool = False
 
 
 Wishes = Mapping[Replica, Wish]
@@ -29,10 +30,8 @@ def allowed(queues: Iterable[Queue], model_classes: Collection[str]) -> list[Que
 
 
 def wishes(queues: Iterable[Queue], order: Order | None) -> Wishes:
-    """By place. The first numbers stay the longest: of fewer workers it is the last that go."""
-    return {
-        Replica(queue.label, number): Wish(queue) for queue in queues for number in range(_kept(queue, order).warm)
-    }
+    """By place. The first numbers are awake, and stay the longest: of fewer workers it is the last that go."""
+    return {replica: wish for queue in queues for replica, wish in _of(queue, _kept(queue, order))}
 
 
 def unknown(queues: Iterable[Queue], order: Order) -> Iterator[str]:
@@ -41,10 +40,15 @@ def unknown(queues: Iterable[Queue], order: Order) -> Iterator[str]:
     return (label for label, kept in order.queues.items() if label not in known and kept != NONE)
 
 
+def _of(queue: Queue, kept: Kept) -> Iterator[tuple[Replica, Wish]]:
+    for number in range(kept.warm + kept.asleep):
+        yield Replica(queue.label, number), Wish(queue, asleep=number >= kept.warm)
+
+
 def _kept(queue: Queue, order: Order | None) -> Kept:
     """Never more of a queue than it may have anywhere."""
     scaling = queue.scaling
     if order is None:
         return Kept(warm=0 if scaling.tier == "zero" else scaling.min_replicas)
-    kept = order.queues.get(queue.label, NONE)
-    return Kept(warm=min(kept.warm, scaling.max_replicas))
+    kept, most = order.queues.get(queue.label, NONE), scaling.max_replicas
+    return Kept(warm=min(kept.warm, most), asleep=min(kept.asleep, most))

@@ -2,7 +2,7 @@
 # ruff: noqa: N818  the base class says that these are errors; their names say what happened
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from schemas.base import Json, Priority
 from schemas.errors import ErrorCode
@@ -89,6 +89,8 @@ class EngineFailed(EngineError):
 
 
 Outcome = Result | EngineError
+Origin = Literal["zero", "asleep"]
+"""What an engine was before it was made ready."""
 
 
 class Engine(Protocol):

@@ -32,7 +32,7 @@ def queue() -> Queue:
 class Printing(ChildLauncher):
     """Runs a line of Python in place of a worker."""
 
-    code = "import os; print(os.environ['HEADWAY_WORKER_HOST'], os.environ['HEADWAY_CONFIG'])"
+    code = "import os; print(*(os.environ['HEADWAY_' + name] for name in ('WORKER_HOST', 'CONFIG', 'WORKER_ASLEEP')))"
 
     def command(self, queue: Queue) -> tuple[str, ...]:
         return (sys.executable, "-c", self.code)
@@ -65,15 +65,16 @@ async def process(port: int) -> ChildProcess:
     return ChildProcess(ended, port)
 
 
-async def test_ready_is_what_its_side_door_says() -> None:
+async def test_how_it_is_is_what_its_side_door_says() -> None:
     async def says(writer: asyncio.StreamWriter) -> None:
         writer.write(next(answers))
 
-    answers = iter([READY, b"HTTP/1.1 503 Service Unavailable\r\n\r\nengine: loading\n"])
+    unready = b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
+    asleep, loading = b"llm: asleep\n", b"embedding: the engine is starting\n"
+    answers = iter([READY, unready + loading, unready + asleep + asleep, unready + asleep + loading])
     async with door(says) as port:
         worker = await process(port)
-        assert await worker.is_ready() is True
-        assert await worker.is_ready() is False
+        assert [await worker.answer() for _ in range(4)] == ["ready", "neither", "asleep", "neither"]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ async def test_what_is_no_answer_is_none(answer: bytes) -> None:
         writer.write(answer)
 
     async with door(says) as port:
-        assert await (await process(port)).is_ready() is None
+        assert await (await process(port)).answer() is None
 
 
 async def test_an_answer_that_takes_too_long_or_never_ends_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,38 +100,44 @@ async def test_an_answer_that_takes_too_long_or_never_ends_is_none(monkeypatch: 
 
     monkeypatch.setattr(child_process, "MAX_ANSWER_BYTES", 1 << 20)
     async with door(nothing) as port:
-        assert await (await process(port)).is_ready() is None
+        assert await (await process(port)).answer() is None
     async with door(without_end) as port:
         assert await (await process(port)).exposition() is None
 
 
 async def test_a_port_where_nobody_listens_is_no_answer() -> None:
     worker = await process(1)
-    assert await worker.is_ready() is None
+    assert await worker.answer() is None
     assert await worker.exposition() is None
 
 
-async def test_stopping_and_killing_what_has_ended_is_nothing() -> None:
+async def test_telling_and_killing_what_has_ended_is_nothing() -> None:
     worker = await process(1)
+    worker.sleep()
+    worker.wake()
     worker.stop()
     worker.kill()
     assert await worker.wait() == 0
 
 
-async def test_its_output_is_kept_in_a_log_of_its_own_and_it_knows_its_host(queue: Queue, tmp_path: Path) -> None:
+async def test_its_output_is_kept_in_a_log_of_its_own_and_it_knows_its_host_and_whether_to_sleep(
+    queue: Queue, tmp_path: Path
+) -> None:
     launcher = Printing("host-1", tmp_path, Path("/etc/headway"))
-    for _ in range(2):
-        worker = await launcher.start(REPLICA, queue)
+    for asleep in (False, True):
+        worker = await launcher.start(REPLICA, queue, asleep=asleep)
         assert await worker.wait() == 0
-    assert (tmp_path / "logs" / "worker-llm-0.log").read_text() == "host-1 /etc/headway\n" * 2
+    assert (
+        tmp_path / "logs" / "worker-llm-0.log"
+    ).read_text() == "host-1 /etc/headway False\nhost-1 /etc/headway True\n"
 
 
 async def test_its_output_may_go_where_that_of_the_host_goes(
     queue: Queue, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     launcher = Printing("host-1", tmp_path, Path("/etc/headway"), to_files=False)
-    await (await launcher.start(REPLICA, queue)).wait()
-    assert capfd.readouterr().out == "host-1 /etc/headway\n"
+    await (await launcher.start(REPLICA, queue, asleep=False)).wait()
+    assert capfd.readouterr().out == "host-1 /etc/headway False\n"
     assert not (tmp_path / "logs").exists()
 
 
@@ -140,7 +147,7 @@ async def test_a_log_that_has_grown_large_is_moved_aside(
     monkeypatch.setattr(child_process, "MAX_LOG_BYTES", 5)
     launcher = Printing("host-1", tmp_path, Path("/etc/headway"))
     for _ in range(3):
-        await (await launcher.start(REPLICA, queue)).wait()
+        await (await launcher.start(REPLICA, queue, asleep=False)).wait()
     logs = tmp_path / "logs"
     assert sorted(log.name for log in logs.iterdir()) == ["worker-llm-0.log", "worker-llm-0.log.1"]
 

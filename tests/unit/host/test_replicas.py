@@ -15,12 +15,16 @@ from services.host.domain.replicas import (
     LAST_BACKOFF_S,
     PROVEN_S,
     SILENT_S,
+    Action,
+    Answer,
     Forget,
     Kill,
     Replica,
+    Sleep,
     Start,
     State,
     Stop,
+    Wake,
     Worker,
     after_exit,
     decide,
@@ -33,7 +37,7 @@ NOW = 1_000.0
 
 
 def worker(state: State, version: str = "v1", *, since: float = NOW, failures: int = 0) -> Worker:
-    return Worker(state, version, since, NOW, failures)
+    return Worker(state, version, since, NOW, failures, was_ready=state in ("ready", "dozing", "asleep"))
 
 
 def configured(classes: dict[str, Any]) -> list[Queue]:
@@ -42,6 +46,14 @@ def configured(classes: dict[str, Any]) -> list[Queue]:
 
 def model_class(**more: Any) -> dict[str, Any]:
     return {"backends": [{"name": "local", "engine": {"kind": "simulated"}}], **more}
+
+
+STATES_OF_SLEEPERS: list[tuple[State, list[Action]]] = [
+    ("starting", []), ("ready", [Sleep(A)]), ("dozing", []), ("asleep", []),
+]  # fmt: skip
+STATES_OF_WORKERS: list[tuple[State, list[Action]]] = [
+    ("starting", []), ("ready", []), ("dozing", [Wake(A)]), ("asleep", [Wake(A)]),
+]  # fmt: skip
 
 
 class TestVersion:
@@ -68,9 +80,29 @@ class TestDecide:
     def test_what_runs_as_wanted_is_left_alone(self) -> None:
         assert decide({A: "v1", B: "v1"}, {A: worker("ready"), B: worker("starting")}, NOW) == []
 
-    @pytest.mark.parametrize("state", ["starting", "ready"])
-    def test_what_runs_and_is_not_wanted_is_stopped(self, state: State) -> None:
-        assert decide({}, {A: worker(state)}, NOW) == [Stop(A)]
+    def test_what_runs_and_is_not_wanted_falls_asleep_first_and_is_then_stopped(self) -> None:
+        assert decide({}, {A: worker("ready")}, NOW) == [Sleep(A)]
+        assert decide({}, {A: worker("dozing")}, NOW) == []
+        assert decide({}, {A: worker("asleep")}, NOW) == [Stop(A)]
+
+    def test_what_was_never_ready_and_is_not_wanted_is_stopped_at_once(self) -> None:
+        assert decide({}, {A: worker("starting")}, NOW) == [Stop(A)]
+
+    def test_what_is_not_ready_at_the_moment_may_have_tasks(self) -> None:
+        assert decide({}, {A: heard(worker("ready"), NOW, "neither")}, NOW) == [Sleep(A)]
+
+    def test_what_is_to_sleep_is_started_asleep_or_put_to_sleep(self) -> None:
+        assert decide({A: "v1"}, {}, NOW, [A]) == [Start(A, "v1", asleep=True)]
+        for state, actions in STATES_OF_SLEEPERS:
+            assert decide({A: "v1"}, {A: worker(state)}, NOW, [A]) == actions
+
+    def test_what_sleeps_and_is_to_work_is_woken(self) -> None:
+        for state, actions in STATES_OF_WORKERS:
+            assert decide({A: "v1"}, {A: worker(state)}, NOW) == actions
+
+    def test_an_outdated_sleeper_is_replaced_as_others_are(self) -> None:
+        assert decide({A: "v2"}, {A: worker("asleep")}, NOW, [A]) == [Stop(A)]
+        assert decide({A: "v2"}, {A: worker("dozing")}, NOW, [A]) == []
 
     def test_what_is_down_and_not_wanted_is_forgotten(self) -> None:
         assert decide({}, {A: worker("down", failures=3)}, NOW) == [Forget(A)]
@@ -131,14 +163,32 @@ class TestExit:
         assert (left.state, left.failures, left.retry_at) == ("down", 3, NOW + 1 + 2.0)
 
     def test_what_had_lived_long_has_failed_for_the_first_time(self) -> None:
-        left = after_exit(heard(worker("starting", failures=9), NOW, ready=True), NOW + PROVEN_S)
+        left = after_exit(heard(worker("starting", failures=9), NOW, "ready"), NOW + PROVEN_S)
         assert left is not None
         assert left.failures == 1
 
     def test_what_took_long_to_fail_without_ever_being_ready_has_failed_again(self) -> None:
-        left = after_exit(heard(worker("starting", failures=9), NOW, ready=False), NOW + PROVEN_S)
+        left = after_exit(heard(worker("starting", failures=9), NOW, "neither"), NOW + PROVEN_S)
         assert left is not None
         assert left.failures == 10
+
+
+class TestHeard:
+    @pytest.mark.parametrize(
+        ("before", "answer", "after"),
+        [
+            ("starting", "ready", "ready"),
+            ("starting", "neither", "starting"),
+            ("ready", "neither", "starting"),
+            ("dozing", "ready", "ready"),
+            ("dozing", "neither", "dozing"),
+            ("dozing", "asleep", "asleep"),
+            ("asleep", "neither", "starting"),
+        ],
+    )
+    def test_a_side_door_tells_how_its_worker_is(self, before: State, answer: Answer, after: State) -> None:
+        told = heard(worker(before), NOW + 1, answer)
+        assert (told.state, told.heard_at) == (after, NOW + 1)
 
 
 class TestFailing:
@@ -150,7 +200,7 @@ class TestFailing:
             assert worker(state, failures=FAILING_AFTER).is_failing(NOW + 600)
 
     def test_it_fails_no_more_once_it_has_been_ready_for_a_while(self) -> None:
-        ready = heard(worker("starting", failures=9), NOW, ready=True)
+        ready = heard(worker("starting", failures=9), NOW, "ready")
         assert ready.is_failing(NOW + PROVEN_S - 0.1)
         assert not ready.is_failing(NOW + PROVEN_S)
 
@@ -159,17 +209,18 @@ VERSIONS = st.sampled_from(["v1", "v2", "v3"])
 
 
 class Host(RuleBasedStateMachine):
-    """Workers that get ready, die and hang at any time, under configurations that change at any time."""
+    """Workers that get ready, die and hang at any time, under orders that change at any time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
         self.wanted: dict[Replica, str] = {}
+        self.asleep: set[Replica] = set()
         self.workers: dict[Replica, Worker] = {}
 
-    @rule(wanted=st.dictionaries(st.sampled_from([A, B, C]), VERSIONS))
-    def configure(self, wanted: dict[Replica, str]) -> None:
-        self.wanted = wanted
+    @rule(wanted=st.dictionaries(st.sampled_from([A, B, C]), VERSIONS), asleep=st.sets(st.sampled_from([A, B, C])))
+    def order(self, wanted: dict[Replica, str], asleep: set[Replica]) -> None:
+        self.wanted, self.asleep = wanted, asleep & wanted.keys()
 
     @rule(seconds=st.floats(0, 20))
     def wait(self, seconds: float) -> None:
@@ -179,12 +230,12 @@ class Host(RuleBasedStateMachine):
             for replica, worker in self.workers.items()
         }
 
-    @rule(data=st.data())
-    def get_ready(self, data: st.DataObject) -> None:
-        starting = [replica for replica, worker in self.workers.items() if worker.state == "starting"]
-        if starting:
-            replica = data.draw(st.sampled_from(starting))
-            self.workers[replica] = replace(self.workers[replica], state="ready")
+    @rule(data=st.data(), answer=st.sampled_from(["ready", "asleep", "neither"]))
+    def hear(self, data: st.DataObject, answer: Answer) -> None:
+        live = [replica for replica, worker in self.workers.items() if worker.is_live]
+        if live:
+            replica = data.draw(st.sampled_from(live))
+            self.workers[replica] = heard(self.workers[replica], self.now, answer)
 
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
@@ -196,18 +247,23 @@ class Host(RuleBasedStateMachine):
     def act(self) -> None:
         before = dict(self.workers)
         stopped = 0
-        for action in decide(self.wanted, self.workers, self.now):
+        for action in decide(self.wanted, self.workers, self.now, self.asleep):
             if isinstance(action, Start):
                 assert action.replica not in before or before[action.replica].state == "down", "two at one place"
                 failures = before[action.replica].failures if action.replica in before else 0
                 self.workers[action.replica] = Worker("starting", action.version, self.now, self.now, failures)
             elif isinstance(action, Stop):
-                stopped += before[action.replica].state == "ready" and action.replica in self.wanted
+                assert before[action.replica].state != "dozing", "its tasks were cut short"
+                stopped += before[action.replica].state == "ready"
                 self.workers[action.replica] = replace(before[action.replica], state="stopping", since=self.now)
             elif isinstance(action, Kill):
                 self._exit(action.replica)
-            else:
+            elif isinstance(action, Forget):
                 del self.workers[action.replica]
+            else:
+                assert before[action.replica].was_ready, "it may not listen to signals yet, and die of them"
+                told: State = "dozing" if isinstance(action, Sleep) else "starting"
+                self.workers[action.replica] = replace(before[action.replica], state=told)
         assert stopped <= 1, "more than one serving worker was taken away at once"
 
     def _exit(self, replica: Replica) -> None:
@@ -217,9 +273,9 @@ class Host(RuleBasedStateMachine):
 
     @invariant()
     def it_settles_once_workers_behave(self) -> None:
-        """From any state, workers that start and stop as they should end up as configured, in bounded time."""
+        """From any state, workers that do what they are told end up as ordered, in bounded time."""
         copy = Host()
-        copy.now, copy.wanted, copy.workers = self.now, self.wanted, dict(self.workers)
+        copy.now, copy.wanted, copy.asleep, copy.workers = self.now, self.wanted, self.asleep, dict(self.workers)
         for _ in range(60):
             copy.act()
             copy.now += 1
@@ -227,9 +283,11 @@ class Host(RuleBasedStateMachine):
                 if worker.state == "stopping":
                     copy._exit(replica)
                 elif worker.is_live:
-                    copy.workers[replica] = replace(worker, state="ready", heard_at=copy.now)
+                    rests = worker.state in ("dozing", "asleep") or (not worker.was_ready and replica in self.asleep)
+                    copy.workers[replica] = heard(worker, copy.now, "asleep" if rests else "ready")
         assert {replica: worker.version for replica, worker in copy.workers.items()} == copy.wanted
-        assert all(worker.state == "ready" for worker in copy.workers.values())
+        for replica, worker in copy.workers.items():
+            assert worker.state == ("asleep" if replica in self.asleep else "ready")
 
 
 TestHost = Host.TestCase

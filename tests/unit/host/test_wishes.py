@@ -49,6 +49,13 @@ def test_an_order_is_followed_instead_of_the_configuration() -> None:
     assert wishes(FOUND, order()) == {}
 
 
+def test_of_what_sleeps_the_first_numbers_are_awake() -> None:
+    wanted = wishes(FOUND, order(llm=Kept(warm=1, asleep=2)))
+    assert [(replica.name, wish.asleep) for replica, wish in wanted.items()] == [
+        ("llm-0", False), ("llm-1", True), ("llm-2", True),
+    ]  # fmt: skip
+
+
 def test_an_order_for_more_than_there_may_ever_be_is_followed_as_far_as_there_may() -> None:
     assert len(wishes(configured({"llm": model_class(max_replicas=3)}), order(llm=Kept(warm=1_000_000)))) == 3
 

@@ -11,7 +11,7 @@ from schemas.models import ModelsFile, Queue, queues
 from services.chassis.metrics import Metrics
 from services.host import handlers
 from services.host.domain.orders import Order
-from services.host.domain.replicas import KILL_AFTER_S, LAST_BACKOFF_S, SILENT_S, Replica
+from services.host.domain.replicas import KILL_AFTER_S, LAST_BACKOFF_S, SILENT_S, Answer, Replica
 from services.host.handlers import Workers
 
 
@@ -21,7 +21,10 @@ class FakeProcess:
     def __init__(self, name: str) -> None:
         self.name = name
         self.ready: bool | None = False
-        self.stopped = False
+        self.told: list[str] = []
+        self.busy = False
+        """Its tasks keep it from sleeping."""
+        self.asleep = False
         self.obedient = True
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -37,16 +40,30 @@ class FakeProcess:
         """The code it ended with."""
         return self._ended.result()
 
+    @property
+    def stopped(self) -> bool:
+        return "stop" in self.told
+
+    def sleep(self) -> None:
+        self.told.append("sleep")
+        self.asleep = True
+
+    def wake(self) -> None:
+        self.told.append("wake")
+        self.asleep = False
+
     def stop(self) -> None:
-        self.stopped = True
+        self.told.append("stop")
         if self.obedient:
             self.end(0)
 
     def kill(self) -> None:
         self.end(-9)
 
-    async def is_ready(self) -> bool | None:
-        return self.ready
+    async def answer(self) -> Answer | None:
+        if self.ready is None or not self.ready:
+            return None if self.ready is None else "neither"
+        return "ready" if not self.asleep else "neither" if self.busy else "asleep"
 
     async def exposition(self) -> str | None:
         return None if self.ready is None else f"# HELP up u\n# TYPE up gauge\nup {int(self.ready)}\n"
@@ -61,11 +78,11 @@ class FakeMachine:
         self.broken = False
         self.ready_at_once = True
 
-    async def start(self, replica: Replica, queue: Queue) -> FakeProcess:
+    async def start(self, replica: Replica, queue: Queue, *, asleep: bool) -> FakeProcess:
         if self.broken:
             raise OSError(12, "Cannot allocate memory")
         process = FakeProcess(replica.name)
-        process.ready = self.ready_at_once
+        process.ready, process.asleep = self.ready_at_once, asleep
         self.running_at_start.append(len(self.running))
         self.started.append(process)
         return process
@@ -134,6 +151,10 @@ def configured(replicas: dict[str, int], slots: int = 4) -> list[Queue]:
 
 def order(**warm: int) -> Order:
     return Order(7, 1_000, {label: Kept(warm=count) for label, count in warm.items()})
+
+
+def resting(*, warm: int = 0, asleep: int = 0) -> Order:
+    return Order(7, 1_000, {"llm": Kept(warm=warm, asleep=asleep)})
 
 
 def status(workers: Workers) -> HostStatus:
@@ -271,6 +292,16 @@ async def test_draining_stops_all_together_and_kills_what_is_left(workers: Worke
     assert all(process.stopped for process in machine.started)
 
 
+async def test_nothing_is_started_any_more_once_it_drains(workers: Workers, machine: FakeMachine) -> None:
+    workers.want(configured({"llm": 1}))
+    await until(is_ready(workers))
+    await workers.drain(grace_s=0.01)
+    workers.obey(order(llm=3))
+    workers.want(configured({"llm": 2}))
+    await several_looks()
+    assert len(machine.started) == 1
+
+
 async def test_draining_nothing_is_done_at_once(workers: Workers) -> None:
     await workers.drain(grace_s=3_600)
 
@@ -332,6 +363,80 @@ async def test_an_order_ends_its_patience(machine: FakeMachine, monotonic: Monot
         patient.obey(order(llm=2))
         patient.want(configured({"llm": 1}))
         await until(lambda: machine.names() == ["llm-0", "llm-1"])
+
+
+async def test_it_puts_workers_to_sleep_and_wakes_them(workers: Workers, machine: FakeMachine) -> None:
+    workers.want(configured({"llm": 1}))
+    workers.obey(resting(warm=1, asleep=1))
+    await until(is_ready(workers))
+    first, second = machine.started
+    assert (first.asleep, second.asleep) == (False, True)
+    assert status(workers).ready == {"llm": 1}
+    assert status(workers).workers == {"llm": 2}
+    workers.obey(resting(warm=2))
+    await until(is_ready(workers))
+    assert second.told == ["wake"]
+    workers.obey(resting(asleep=2))
+    await until(lambda: status(workers).ready == {} and is_ready(workers)())
+    assert (first.told, second.told) == (["sleep"], ["wake", "sleep"])
+    assert len(machine.started) == 2
+
+
+async def test_a_worker_that_has_tasks_is_let_end_them_before_it_goes(
+    workers: Workers, machine: FakeMachine, monotonic: Monotonic
+) -> None:
+    workers.want(configured({"llm": 2}))
+    await until(is_ready(workers))
+    second = machine.started[1]
+    second.busy = True
+    workers.obey(order(llm=1))
+    await until(lambda: second.told == ["sleep"])
+    monotonic.now_s += KILL_AFTER_S
+    await several_looks()
+    assert machine.running == machine.started, "it was not let end its tasks"
+    assert status(workers).workers == {"llm": 2}
+    second.busy = False
+    await until(lambda: machine.running == machine.started[:1])
+    assert second.told == ["sleep", "stop"]
+
+
+async def test_a_worker_that_drains_works_on_when_it_is_wanted_again(workers: Workers, machine: FakeMachine) -> None:
+    workers.want(configured({"llm": 1}))
+    await until(is_ready(workers))
+    machine.started[0].busy = True
+    workers.obey(order())
+    await until(lambda: machine.started[0].told == ["sleep"])
+    workers.obey(order(llm=1))
+    await until(lambda: machine.started[0].told == ["sleep", "wake"] and is_ready(workers)())
+    assert len(machine.started) == 1
+
+
+async def test_a_sleeper_that_dies_is_started_again_asleep(
+    workers: Workers, machine: FakeMachine, monotonic: Monotonic
+) -> None:
+    workers.want(configured({"llm": 1}))
+    workers.obey(resting(asleep=1))
+    await until(is_ready(workers))
+    machine.started[0].end(-9)
+    await until(lambda: not is_ready(workers)())
+    monotonic.now_s += 0.5
+    await until(is_ready(workers))
+    assert [process.asleep for process in machine.started] == [True, True]
+
+
+async def test_a_host_that_is_given_back_has_left_when_it_is_told_to_keep_nothing(
+    workers: Workers, machine: FakeMachine
+) -> None:
+    workers.want(configured({"llm": 1}))
+    await until(is_ready(workers))
+    assert not status(workers).leaving
+    workers.leave()
+    assert status(workers).leaving
+    await several_looks()
+    assert not workers.left.is_set()
+    workers.obey(order())
+    await asyncio.wait_for(workers.left.wait(), 5)
+    assert machine.running == []
 
 
 async def test_an_order_for_a_queue_that_is_not_here_is_told_once(

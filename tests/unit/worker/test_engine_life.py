@@ -10,7 +10,14 @@ from services.chassis.clock import LogClock
 from services.worker import engine_life as module
 from services.worker import patience
 from services.worker.circuit import Circuit
-from services.worker.domain.engine import FIRST_HEALTH_TIMEOUT_S, HEALTH_TIMEOUT_S, Call, EngineUnavailable, Outcome
+from services.worker.domain.engine import (
+    FIRST_HEALTH_TIMEOUT_S,
+    HEALTH_TIMEOUT_S,
+    Call,
+    EngineUnavailable,
+    Origin,
+    Outcome,
+)
 from services.worker.engine_life import EngineLife, EngineLostError
 
 
@@ -20,7 +27,7 @@ class FakeEngine:
     max_batch = 1
 
     def __init__(self) -> None:
-        self.starts = self.checks = 0
+        self.starts = self.checks = self.sleeps = self.wakes = 0
         self.ill = self.hangs = self.stubborn = False
         self.over = asyncio.Event()
         self.heals = True
@@ -45,9 +52,11 @@ class FakeEngine:
     async def infer(self, calls: Sequence[Call]) -> list[Outcome]:
         raise AssertionError("the life of an engine asks it nothing but its health")
 
-    async def sleep(self) -> None: ...
+    async def sleep(self) -> None:
+        self.sleeps += 1
 
-    async def wake(self) -> None: ...
+    async def wake(self) -> None:
+        self.wakes += 1
 
     async def stop(self) -> None: ...
 
@@ -58,13 +67,14 @@ class Case:
     def __init__(self) -> None:
         self.now = 100.0
         self.engine = FakeEngine()
-        self.starts: list[float] = []
+        self.starts: list[tuple[float, Origin]] = []
         clock = LogClock(lambda: self.now)
         clock.observe(5_000)
         self.circuit = Circuit(BreakerRules(pause=10), lambda: self.now)
         self.life = EngineLife(
-            "llm", self.engine, clock, self.circuit, on_started=self.starts.append, monotonic=lambda: self.now
-        )
+            "llm", self.engine, clock, self.circuit,
+            on_started=lambda *start: self.starts.append(start), monotonic=lambda: self.now, age_s=2.5,
+        )  # fmt: skip
         self.watch = asyncio.create_task(self.life.watch())
 
     async def until(self, true: Callable[[], bool]) -> None:
@@ -90,7 +100,8 @@ async def test_an_engine_is_available_once_it_has_answered() -> None:
     assert (case.life.state, case.life.available, case.life.ready_at) == ("starting", False, None)
     await case.life.start()
     assert (case.life.state, case.life.available, case.life.ready_at) == ("warm", True, 5_000)
-    assert case.starts == [0.0]
+    assert case.starts == [(2.5, "zero")], "the first start is the process's, too"
+    assert case.life.start_ms == 2_500
 
 
 async def test_an_engine_that_does_not_start_says_why() -> None:
@@ -285,3 +296,54 @@ async def test_an_engine_that_heals_soon_opens_nothing() -> None:
     await case.until(lambda: case.life.available)
     await asyncio.sleep(2 * module.PATIENCE_S)
     assert told == []
+
+
+async def test_an_engine_that_sleeps_is_left_alone_however_long() -> None:
+    case = Case()
+    await case.life.start()
+    await case.life.sleep()
+    assert (case.life.state, case.life.available) == ("asleep", False)
+    checks = case.engine.checks
+    case.engine.ill = True
+    case.now += 3_600
+    await case.rounds()
+    assert case.engine.checks == checks
+    assert not case.watch.done()
+
+
+async def test_an_engine_that_wakes_is_proven_as_after_a_start() -> None:
+    case = Case()
+    await case.life.start()
+    await case.life.sleep()
+    case.now += 60
+    await case.life.wake()
+    await case.life.wake()
+    assert (case.life.state, case.life.available, case.life.ready_at) == ("warm", True, 65_000)
+    assert (case.engine.starts, case.engine.sleeps, case.engine.wakes) == (1, 1, 1)
+    assert case.engine.allowed_s == [FIRST_HEALTH_TIMEOUT_S] * 2
+    assert case.starts == [(2.5, "zero"), (0.0, "asleep")]
+    assert case.life.start_ms == 2_500, "a start is what a new worker would take"
+
+
+async def test_an_engine_that_does_not_wake_says_why() -> None:
+    case = Case()
+    await case.life.start()
+    await case.life.sleep()
+    case.engine.ill = True
+    with pytest.raises(EngineUnavailable, match="ill"):
+        await case.life.wake()
+    assert not case.life.available
+
+
+async def test_an_engine_falls_asleep_after_the_check_that_is_under_way() -> None:
+    case = Case()
+    await case.life.start()
+    case.engine.stubborn = True
+    case.life.suspect(None)
+    await case.until(lambda: case.engine.checks == 2)
+    asleep = asyncio.create_task(case.life.sleep())
+    await asyncio.sleep(0)
+    assert case.engine.sleeps == 0
+    case.engine.over.set()
+    await asyncio.wait_for(asleep, 5)
+    assert case.life.state == "asleep"

@@ -131,14 +131,20 @@ async def test_a_slow_engine_takes_ten_times_as_long() -> None:
     assert time.monotonic() - began >= 0.1
 
 
-async def test_a_cold_start_takes_its_time_after_every_sleep() -> None:
-    began = time.monotonic()
-    engine = await started(cold_start_ms=30)
-    assert time.monotonic() - began >= 0.03
+@pytest.mark.parametrize(("given", "wakes_in_s"), [({}, 15.0), ({"wake_ms": 0}, 0.0), ({"wake_ms": 700}, 0.7)])
+async def test_a_start_takes_its_time_and_waking_a_tenth_of_it_or_what_is_said(
+    given: dict[str, float], wakes_in_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("services.worker.engines.simulated.asyncio.sleep", sleep)
+    engine = await started(cold_start_ms=150_000, **given)
     await engine.sleep()
     assert isinstance(await ask(engine), EngineUnavailable)
-    began = time.monotonic()
     await engine.wake()
-    assert time.monotonic() - began >= 0.03
+    assert slept == pytest.approx([150.0, wakes_in_s])
     await engine.stop()
     assert isinstance(await ask(engine), EngineUnavailable)

@@ -77,3 +77,23 @@ def test_what_pipelines_may_send_is_counted_from_zero() -> None:
     assert {found[1] for line in counted if (found := re.search(r'step="(\w+)"', line))} == {"answer", "query"}
     assert 'headway_cost_usd_total{kind="busy",model_class="llm",pipeline="ask"} 0.0' in counted
     assert 'headway_tokens_total{kind="cached",model_class="llm",pipeline="sql"} 0.0' in counted
+
+
+def test_a_replica_that_sleeps_costs_a_tenth() -> None:
+    priced = LLM.model_copy(
+        update={"backends": (LLM.backends[0].model_copy(update={"price": Price(replica_hour_usd=3.6)}),)}
+    )
+    metrics, (queue,) = Metrics(), queues({"llm": priced})
+    Telemetry(queue, Slots(4), metrics).idled(1_800, asleep=True)
+    assert 'headway_cost_usd_total{kind="idle",model_class="llm",pipeline=""} 0.18' in metrics.exposition().decode()
+
+
+def test_a_start_is_counted_by_what_it_began_from() -> None:
+    metrics, (queue,) = Metrics(), queues({"llm": LLM})
+    telemetry = Telemetry(queue, Slots(4), metrics)
+    telemetry.started(4.0, "zero")
+    telemetry.started(0.5, "asleep")
+    page = metrics.exposition().decode()
+    for origin, seconds in (("zero", 4.0), ("asleep", 0.5)):
+        labels = f'{{backend="local",from="{origin}",model_class="llm"}}'
+        assert f"headway_cold_start_seconds_sum{labels} {seconds}" in page
