@@ -178,7 +178,6 @@ class SimulatedEngine(Written):
     latency_ms: Annotated[float, Field(ge=0)] | Latency = 5.0
     cold_start_ms: float = Field(default=0.0, ge=0)
     wake_ms: float | None = Field(default=None, ge=0, description="From asleep; unset: a tenth of a cold start.")
-    wake_ms: float | None = Field(default=None, ge=0, description="From asleep; unset: a tenth of a cold start.")
     error_rate: float = Field(default=0.0, ge=0, le=1)
     seed: int = 0
     outages: tuple[Outage, ...] = ()
