@@ -29,6 +29,8 @@ QUEUE = "queue"
 """The trigger's metadata that names the queue."""
 MAX_STREAMS = 256
 """KEDA opens one for each ScaledObject."""
+MAX_DETAILS = 1_000
+"""Characters: an error's details travel in a header, and a client refuses 8 KiB of headers."""
 UNKNOWN_FOR_S = 10.0
 """A stream that has nothing to say for so long ends, in order: KEDA asks again in 2 s, and another autoscaler, if
 there are several. After an error it would wait longer each time, up to a minute.
@@ -110,10 +112,9 @@ class ExternalScaler:
             )
         known = self._board.queues
         if known and queue not in known:
-            await context.abort(
-                grpc.StatusCode.NOT_FOUND,
-                f"metadata.{QUEUE}: no queue {queue[:100]!r}; there are {', '.join(sorted(known))}",
-            )
+            names = ", ".join(sorted(known))
+            details = f"metadata.{QUEUE}: no queue {queue[:100]!r}; there are {names}"
+            await context.abort(grpc.StatusCode.NOT_FOUND, details[:MAX_DETAILS])
         return queue
 
 

@@ -167,6 +167,14 @@ async def test_a_queue_that_is_not_configured_is_told_which_are() -> None:
             await active(keda.stream())
 
 
+async def test_of_very_many_queues_the_first_are_named() -> None:
+    board = Board()
+    board.watch(f"queue-{number:04}" for number in range(5_000))
+    async with asked(board) as keda:
+        with refused(grpc.StatusCode.NOT_FOUND, "there are queue-0000, queue-0001"):
+            await keda.is_active()
+
+
 async def test_another_metric_is_refused() -> None:
     async with asked(told(embedding=3)) as keda:
         with refused(grpc.StatusCode.INVALID_ARGUMENT, "headway-desired-replicas"):
