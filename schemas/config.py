@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from schemas.base import Message, Name
-from schemas.models import ModelClass
+from schemas.models import ModelClass, Spending
 from schemas.pipelines import PipelineSpec, Written
 
 DEFAULT_TENANT = "default"
@@ -33,6 +33,7 @@ class Bundle(Written):
     pipelines: tuple[PipelineSpec, ...] = ()
     model_classes: dict[Name, ModelClass] = Field(default_factory=dict)
     tenants: dict[Name, Tenant] = Field(default_factory=dict)
+    scaling: Spending = Spending()
 
 
 class Revision(Message):

@@ -123,5 +123,17 @@ REPLICAS = Metric(
 DESIRED_REPLICAS = Metric(
     "headway_desired_replicas", "gauge", "Workers that the hosts are to keep.", ("model_class", "backend")
 )
+PREDICTION_ERROR_RATIO = Metric(
+    "headway_prediction_error_ratio",
+    "gauge",
+    "How far the predicted load was off in the last hours, of the load that came.",
+    ("model_class", "backend"),
+)
+PREWARMS_TOTAL = Metric(
+    "headway_prewarms_total", "counter", "Classes started because runs were to call them.", ("model_class",)
+)
+PREWARMS_IN_VAIN_TOTAL = Metric(
+    "headway_prewarms_in_vain_total", "counter", "Of these, the ones that no run called.", ("model_class",)
+)
 
 METRICS = tuple(value for value in globals().values() if isinstance(value, Metric))

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from schemas.base import Json, Name, Priority
+from schemas.cron import Cron
 from schemas.durations import Bytes, Duration
 from schemas.pipelines import Written
 from schemas.tasks import Price
@@ -211,6 +213,31 @@ class BreakerRules(Written):
     probes: int = Field(default=3, ge=1, le=1_000, description="Good answers in a row that close it.")
 
 
+def _cron(text: str) -> str:
+    Cron.parse(text)
+    return text
+
+
+def _timezone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError(f"no such time zone: {name!r}; write one like UTC or Europe/Berlin") from None
+    return name
+
+
+WEEK_MS = 7 * 86_400_000
+
+
+class ScheduleSpec(Written):
+    """A floor by the clock of a place: from each time that `cron` fires there, for a while."""
+
+    cron: Annotated[str, AfterValidator(_cron)]
+    timezone: Annotated[str, AfterValidator(_timezone)] = "UTC"
+    duration: Annotated[Duration, Field(le=WEEK_MS)]
+    min_replicas: int = Field(ge=1, le=1_000)
+
+
 class Scaling(Written):
     """How many replicas, and when."""
 
@@ -219,12 +246,24 @@ class Scaling(Written):
     max_replicas: int = Field(default=4, ge=1, le=1_000)
     target_drain: Duration = 10_000
     cooldown: Duration = 300_000
+    schedules: tuple[ScheduleSpec, ...] = Field(default=(), max_length=16)
 
     @model_validator(mode="after")
     def _is_a_range(self) -> Self:
-        if self.min_replicas > self.max_replicas:
-            raise ValueError(f"min_replicas {self.min_replicas} > max_replicas {self.max_replicas}")
+        floors = [("min_replicas", self.min_replicas)]
+        floors += [(f"schedules: {each.cron}: min_replicas", each.min_replicas) for each in self.schedules]
+        for name, floor in floors:
+            if floor > self.max_replicas:
+                raise ValueError(f"{name} {floor} > max_replicas {self.max_replicas}")
         return self
+
+
+class Spending(Written):
+    """What scaling may cost."""
+
+    budget_usd_hour: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description="For workers that sleep; unset: tiers decide."
+    )
 
 
 class Resources(Written):
@@ -286,6 +325,7 @@ class ModelsFile(Written):
     """`models.yaml`."""
 
     model_classes: dict[Name, ModelClass]
+    scaling: Spending = Spending()
 
 
 class Queue(Written):

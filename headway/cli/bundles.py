@@ -50,7 +50,8 @@ def _parts(bundle: Bundle) -> dict[tuple[str, str], Any]:
     }
     classes = {("model class", name): written for name, written in plain.get("model_classes", {}).items()}
     tenants = {("tenant", name): written for name, written in plain.get("tenants", {}).items()}
-    return pipelines | classes | tenants
+    spending = {("scaling", "budget"): plain["scaling"]} if plain.get("scaling") else {}
+    return pipelines | classes | tenants | spending
 
 
 def _diff(was: Any, becomes: Any) -> Iterator[str]:

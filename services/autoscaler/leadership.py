@@ -24,7 +24,7 @@ from services.chassis.kafka.types import (
 from services.chassis.logging import log
 
 THRONE = TopicPartition(FLEET, 0)
-MEMBERSHIP = ConsumerSettings(AUTOSCALER_GROUP, (FLEET,), session_timeout_s=6.0, rebalance_timeout_s=3.0)
+MEMBERSHIP = ConsumerSettings(AUTOSCALER_GROUP, (FLEET,), session_timeout_s=6.0, rebalance_timeout_s=6.0)
 """A leader that was killed is replaced when its session is over; one that leaves, at once."""
 POLL_S = 0.5
 JOINED_WITHIN_S = 30.0
@@ -98,11 +98,15 @@ class Leadership:
         await self._reign(begun.offset)
 
     async def _abdicate(self) -> None:
-        task, self._task = self._task, None
+        """Returns when the reign is over: what it has learned is kept by then."""
+        task = self._task
         if task is None:
             return
-        task.cancel()
+        if not task.cancelling():
+            task.cancel()
         await asyncio.wait({task})
-        log.info("autoscaler_leads_no_more")
+        if self._task is task:
+            self._task = None
+            log.info("autoscaler_leads_no_more")
         if not task.cancelled():
             task.result()

@@ -36,7 +36,7 @@ class Observer:
         """`instance`: this process's own, which says on the fleet topic that it lives, as everybody does."""
         self._instance = instance
         self._collector = collector
-        self._view = view
+        self.view = view
         self._clock = clock
         self._since_ms: int | None = None
         self._heard_ms: int | None = None
@@ -50,8 +50,8 @@ class Observer:
         """Takes records of the fleet topic in log order. What is older than the topic itself there is not."""
         if self._since_ms is None and records:
             self._since_ms = records[0].timestamp if records[0].offset else 0
-        self._view.add(records)
-        for at_ms, status in self._view.stamped(ServiceStatus):
+        self.view.add(records)
+        for at_ms, status in self.view.stamped(ServiceStatus):
             if status.instance == self._instance:
                 self._on_own(at_ms)
 
@@ -62,7 +62,7 @@ class Observer:
 
     def hears(self) -> bool:
         """Who hears itself hears the others: only then is a worker that nobody speaks of one that is not there."""
-        return any(status.instance == self._instance for status in self._view.of(ServiceStatus))
+        return any(status.instance == self._instance for status in self.view.of(ServiceStatus))
 
     def why_not_yet(self) -> str | None:
         """What is missing before the first look: with less, what runs would be taken for what is not there."""
@@ -74,7 +74,7 @@ class Observer:
         """Now. What is older than a few seconds is not known."""
         sample = self._collector.fresh()
         knows_fleet = self._knows_fleet()
-        workers, hosts = self._view.of(WorkerStatus), self._view.stamped(HostStatus)
+        workers, hosts = self.view.of(WorkerStatus), self.view.stamped(HostStatus)
 
         def observed(queue: Queue) -> Observation:
             fleet = fleet_seen(queue, workers, (host for _, host in hosts)) if knows_fleet else None

@@ -3,17 +3,20 @@ has no worker.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import NamedTuple, Protocol
 
 from schemas.fleet import FleetMessage, Kept, Placement, ScalingDecision, Term
+from services.autoscaler.domain.budget import affordable
 from services.autoscaler.domain.control import Control, Plan, Scaled
 from services.autoscaler.domain.explanation import because, explain
 from services.autoscaler.domain.hosts import Host
-from services.autoscaler.domain.layout import Unplaced
+from services.autoscaler.domain.layout import Layout, Unplaced
 from services.autoscaler.domain.policy import Decision
+from services.autoscaler.domain.season import SLOT_S
 from services.autoscaler.domain.watched import NOTHING, Watched
+from services.autoscaler.memory import Memory
 from services.autoscaler.observer import Observer
 from services.autoscaler.runs import RunFollower
 from services.chassis.clock import LogClock
@@ -23,10 +26,13 @@ from services.chassis.kafka.types import Producer
 from services.chassis.logging import log
 
 LOOK_EVERY_S = 1.0
-REST = 0.2
-"""Of that, between two looks at least, however many runs start."""
+REST_S = 0.2
+"""Between two looks at least, however many runs start."""
 REPEAT_AFTER = 2
 """Looks: whoever joins later hears it soon, and hosts know that somebody leads."""
+
+REMEMBER_EVERY_S = 60.0
+"""What was learned later is lost with a process that is killed."""
 
 
 class Audience(Protocol):
@@ -48,6 +54,7 @@ class Surroundings(NamedTuple):
     observer: Observer
     events: Callable[[], AbstractAsyncContextManager[LogReader]]
     """Opens the events topic at its end."""
+    memory: Memory
     places: bool = True
     """Whether hosts are told; else somebody else starts workers."""
     look_every_s: float = LOOK_EVERY_S
@@ -75,7 +82,8 @@ class Scaler:
 
     async def lead(self, epoch: int) -> None:
         """Until cancelled. Raises what a part of it raised."""
-        self._reign = _Reign(epoch, self._around, self._audience)
+        control = Control(before=await self._around.memory.recall())
+        self._reign = _Reign(epoch, self._around, self._audience, control)
         self._reign.watch(self._watched)
         try:
             await self._reign.run()
@@ -83,13 +91,14 @@ class Scaler:
             self._reign = None
             for each in self._audience:
                 each.on_end()
+            await self._around.memory.keep(control.learned())
 
 
 class _Reign:
     """From one epoch to its end."""
 
-    def __init__(self, epoch: int, around: Surroundings, audience: Sequence[Audience]) -> None:
-        self.control = Control()
+    def __init__(self, epoch: int, around: Surroundings, audience: Sequence[Audience], control: Control) -> None:
+        self.control = control
         self._epoch = epoch
         self._around = around
         self._audience = audience
@@ -103,13 +112,27 @@ class _Reign:
 
     def watch(self, watched: Watched) -> None:
         self._watched = watched
-        self.control.watch([Scaled.of(queue) for queue in watched.queues])
+        tiers = affordable(watched, self.control.learned())
+        self.control.watch([Scaled.of(queue, tiers.get(queue.label)) for queue in watched.queues])
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._look_on())
             group.create_task(self._publisher.run())
             group.create_task(self._follow_runs())
+            group.create_task(self._remember())
+            group.create_task(self._choose_tiers())
+
+    async def _remember(self) -> None:
+        while True:
+            await asyncio.sleep(REMEMBER_EVERY_S)
+            await self._around.memory.keep(self.control.learned())
+
+    async def _choose_tiers(self) -> None:
+        """Anew when a season has learned more: what is worth its money changes with the load."""
+        while True:
+            await asyncio.sleep(SLOT_S)
+            self.watch(self._watched)
 
     async def _follow_runs(self) -> None:
         async with self._around.events() as events:
@@ -122,7 +145,7 @@ class _Reign:
             self._hurry.set()
 
     async def _look_on(self) -> None:
-        waits_for, rest_s = None, REST * self._around.look_every_s
+        waits_for, rest_s = None, min(REST_S, self._around.look_every_s / 2)
         while True:
             self._hurry.clear()
             reason = self._look()
@@ -145,9 +168,10 @@ class _Reign:
         self._hears_hosts = sight.hosts is not None
         hosts = sight.hosts if self._around.places else None
         plan = self.control.look(sight.queues, hosts, now_ms / 1_000)
-        if self._plan is None or _asks(plan) != _asks(self._plan):
+        before, self._plan = self._plan or Plan({}, Layout()), plan
+        if _asks(plan) != _asks(before):
             self._publisher.hurry()
-        self._plan = plan
+            _log_changes(before, plan)
         for each in self._audience:
             each.on_look(plan, sight.hosts or ())
         return None
@@ -184,5 +208,15 @@ class _Reign:
 
 def _asks(plan: Plan) -> tuple[object, ...]:
     """What hosts and readers would do otherwise for: other reasons can wait."""
-    sizes = {label: (decision.replicas, decision.asleep) for label, decision in plan.decisions.items()}
-    return sizes, plan.layout
+    return _sizes(plan), plan.layout
+
+
+def _sizes(plan: Plan) -> Mapping[str, tuple[int, int]]:
+    return {label: (decision.replicas, decision.asleep) for label, decision in plan.decisions.items()}
+
+
+def _log_changes(before: Plan, after: Plan) -> None:
+    was = _sizes(before)
+    for label, (replicas, asleep) in _sizes(after).items():
+        if was.get(label) != (replicas, asleep):
+            log.info("scaled", queue=label, replicas=replicas, asleep=asleep, because=because(after.decisions[label]))

@@ -18,4 +18,9 @@ class AutoscalerSettings(ServiceSettings):
         default="fleet",
         description="Who starts workers: hosts, told on the fleet topic, or somebody else, like Kubernetes.",
     )
+    scale_machines: str | None = Field(
+        default=None,
+        pattern=r"^[\w.]+:\w+$",
+        description="`module:function`, told what finds no room, and which hosts are empty; see functions/.",
+    )
     keda_port: int = Field(default=0, ge=0, le=65_535, description="Where KEDA is answered over gRPC; 0: nowhere.")

@@ -10,12 +10,17 @@ from schemas.metrics import (
     LAG_SECONDS,
     LAG_TASKS,
     PARTITION_OFFSET,
+    PREDICTION_ERROR_RATIO,
+    PREWARMS_IN_VAIN_TOTAL,
+    PREWARMS_TOTAL,
     REPLICAS,
     WATERMARK_AGE_SECONDS,
     Metric,
 )
 from schemas.models import Queue
 from services.autoscaler.collector import Sample
+from services.autoscaler.domain.control import Control
+from services.autoscaler.domain.false_warms import Tally
 from services.autoscaler.domain.replicas import in_force, replicas
 from services.chassis.kafka.connection import Connection
 from services.chassis.metrics import Metrics
@@ -30,6 +35,9 @@ class Telemetry:
     def __init__(self, metrics: Metrics, connection: Connection) -> None:
         self._metrics = metrics
         self._connection = connection
+        self._control: Control | None = None
+        self._counted: dict[str, Tally] = {}
+        """Of that control."""
 
     def show(self, sample: Sample) -> None:
         """How far behind everything is."""
@@ -56,6 +64,22 @@ class Telemetry:
         decided = in_force(decisions)
         known = [(queue, decided[queue.label]) for queue in queues if queue.label in decided]
         self._set(DESIRED_REPLICAS, (((queue.model_class, queue.backend), it.replicas) for queue, it in known))
+
+    def show_foresight(self, queues: Sequence[Queue], control: Control | None) -> None:
+        """Whether what was done ahead was right; only the autoscaler that leads knows."""
+        if control is not self._control:
+            self._control, self._counted = control, {}
+        known = control.predictions if control else {}
+        errors = [(queue, known[queue.label].accuracy.error) for queue in queues if queue.label in known]
+        self._set(PREDICTION_ERROR_RATIO, (((q.model_class, q.backend), error) for q, error in errors))
+        for model_class in {queue.model_class for queue in queues}:
+            self._count(model_class, control.false_warms.tallies.get(model_class, Tally()) if control else Tally())
+
+    def _count(self, model_class: str, tally: Tally) -> None:
+        before = self._counted.get(model_class, Tally())
+        self._metrics.counter(PREWARMS_TOTAL).labels(model_class).inc(tally.started - before.started)
+        self._metrics.counter(PREWARMS_IN_VAIN_TOTAL).labels(model_class).inc(tally.in_vain - before.in_vain)
+        self._counted[model_class] = tally
 
     def _show_offsets(self, sample: Sample) -> None:
         found = [

@@ -1,9 +1,11 @@
 """How often a pipeline takes each of its steps, learned from runs; old runs count less and less."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from schemas.graphs import Graph, Step, StepKind
+from services.autoscaler.domain.learned import MAX_STEPS, LearnedStep
 
 MEMORY_RUNS, MEMORY_S = 500.0, 300.0
 """All runs together weigh as so many, or as those of so long where these are more: half of what is known comes from
@@ -47,6 +49,19 @@ class Branches:
     def pace(self, pipeline: str, runs_per_s: float) -> None:
         """How often runs of a pipeline start: what is to be remembered of it."""
         self._memory[pipeline] = max(MEMORY_RUNS, MEMORY_S * runs_per_s)
+
+    def learned(self) -> tuple[LearnedStep, ...]:
+        """What later ones shall know; of the newest steps, where there are very many."""
+        newest = list(self._seen.items())[-MAX_STEPS:]
+        return tuple(
+            LearnedStep(pipeline=pipeline, step=step, taken=round(seen.taken, 3), runs=round(seen.runs, 3))
+            for (pipeline, step), seen in newest
+        )
+
+    def recall(self, steps: Iterable[LearnedStep]) -> None:
+        """What earlier ones knew."""
+        for each in steps:
+            self._seen[each.pipeline, each.step] = _Seen(each.taken, each.runs)
 
     def learn(self, pipeline: str, step: str, *, taken: bool) -> None:
         """A run has taken a step, or has not."""

@@ -14,13 +14,14 @@ from services.autoscaler.domain.demand import analyze
 from services.autoscaler.domain.false_warms import FalseWarms
 from services.autoscaler.domain.hosts import Host, Need
 from services.autoscaler.domain.layout import Layout, as_running
+from services.autoscaler.domain.learned import MAX_QUEUES, NOTHING_LEARNED, LearnedQueue, LearnedState
 from services.autoscaler.domain.observation import UNSEEN, Observation
 from services.autoscaler.domain.open_runs import OpenRuns
 from services.autoscaler.domain.placement import place
 from services.autoscaler.domain.policy import Decision, decide
 from services.autoscaler.domain.prediction import Prediction, SlotMean
 from services.autoscaler.domain.prewarm import prewarmed
-from services.autoscaler.domain.rules import Floor, Rules
+from services.autoscaler.domain.rules import Floor, Rules, Tier
 from services.autoscaler.domain.schedules import Schedule, scheduled
 
 
@@ -34,9 +35,13 @@ class Scaled(NamedTuple):
     schedules: tuple[Schedule, ...] = ()
 
     @classmethod
-    def of(cls, queue: Queue) -> "Scaled":
-        """What the configuration says."""
-        return cls(queue.label, queue.model_class, Rules.of(queue), queue.resources)
+    def of(cls, queue: Queue, tier: Tier | None = None) -> "Scaled":
+        """What the configuration says; `tier`: what a budget says instead."""
+        schedules = tuple(
+            Schedule(spec.cron, spec.timezone, spec.duration / 1_000, spec.min_replicas)
+            for spec in queue.scaling.schedules
+        )
+        return cls(queue.label, queue.model_class, Rules.of(queue, tier), queue.resources, schedules)
 
 
 class Plan(NamedTuple):
@@ -64,6 +69,15 @@ class _Known:
     slot: SlotMean = field(default_factory=SlotMean)
     decision: Decision | None = None
 
+    @classmethod
+    def of(cls, learned: LearnedQueue) -> "_Known":
+        """What an earlier leader knew; a decision it made is none of this one's."""
+        return cls(learned.service_s, learned.start_s, learned.prediction())
+
+    def learned(self) -> LearnedQueue:
+        """What a later leader shall know."""
+        return LearnedQueue.of(self.service_s, self.start_s, self.prediction)
+
     def learn(self, seen: Observation, now_s: float) -> None:
         """What outlives the look: no worker may be there to tell it at the next one."""
         self.service_s = _smoothed(self.service_s, seen.service_s)
@@ -76,8 +90,14 @@ class _Known:
 class Control:
     """Decides for all queues."""
 
-    def __init__(self, *, prewarms: bool = True, predicts: bool = True) -> None:
-        self.open_runs = OpenRuns(Branches())
+    def __init__(
+        self, *, prewarms: bool = True, predicts: bool = True, before: LearnedState = NOTHING_LEARNED
+    ) -> None:
+        """`before`: what an earlier leader has learned."""
+        self._before = before
+        self._branches = Branches()
+        self._branches.recall(before.steps)
+        self.open_runs = OpenRuns(self._branches)
         self.false_warms = FalseWarms()
         self._prewarms = prewarms
         self._predicts = predicts
@@ -92,7 +112,7 @@ class Control:
         """Takes another configuration; what is known of queues that stay is kept. The first are placed first."""
         self._queues = queues
         self._backends = Counter(queue.model_class for queue in queues)
-        self._known = {queue.label: self._known.get(queue.label, _Known()) for queue in queues}
+        self._known = {queue.label: self._known.get(queue.label) or self._recalled(queue.label) for queue in queues}
 
     def look(self, seen: Mapping[str, Observation], hosts: Sequence[Host] | None, now_s: float) -> Plan:
         """`seen`: by queue label. `now_s`: the log's time, in seconds since the epoch.
@@ -110,6 +130,21 @@ class Control:
             self._layout = self._place(hosts, now_s)
         decisions = {label: known.decision for label, known in self._known.items() if known.decision}
         return Plan(decisions, self._layout or Layout())
+
+    @property
+    def predictions(self) -> Mapping[str, Prediction]:
+        """Of all queues."""
+        return {label: known.prediction for label, known in self._known.items()}
+
+    def learned(self) -> LearnedState:
+        """What a later leader shall know, of queues that are not configured just now, too."""
+        queues = self._before.queues | {label: known.learned() for label, known in self._known.items()}
+        newest = dict(list(queues.items())[-MAX_QUEUES:])
+        return LearnedState(queues=newest, steps=self._branches.learned())
+
+    def _recalled(self, label: str) -> _Known:
+        learned = self._before.queues.get(label)
+        return _Known.of(learned) if learned else _Known()
 
     def prediction(self, label: str) -> Prediction:
         """Of one queue: its season and its error."""

@@ -5,7 +5,9 @@ has not been seen twice also asks the same time of the other days, since a new s
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 SLOT_S = 600
 DAY_SLOTS = 86_400 // SLOT_S
@@ -14,6 +16,14 @@ LEARN = 0.3
 """Of the way: three weeks make two thirds of what a slot knows."""
 TRUSTED = 2
 """Weeks after which a slot speaks for itself."""
+
+
+class Learned(NamedTuple):
+    """What a slot knows."""
+
+    number: int
+    mean: float
+    seen: int
 
 
 @dataclass(slots=True)
@@ -35,6 +45,25 @@ class Season:
     _day: list[_Slot] = field(default_factory=lambda: [_Slot() for _ in range(DAY_SLOTS)])
     """The same time of any day."""
 
+    @classmethod
+    def of(cls, week: Iterable[Learned], day: Iterable[Learned]) -> "Season":
+        """As it was when it was asked what it knows."""
+        season = cls()
+        for slots, learned in ((season._week, week), (season._day, day)):
+            for number, mean, seen in learned:
+                slots[number % len(slots)] = _Slot(mean, seen)
+        return season
+
+    @property
+    def week(self) -> list[Learned]:
+        """The slots of the week that have seen anything."""
+        return _learned(self._week)
+
+    @property
+    def day(self) -> list[Learned]:
+        """The slots of any day that have."""
+        return _learned(self._day)
+
     def learn(self, at_s: float, arrivals_per_s: float) -> None:
         """The mean of the slot that a time is in, once it is over."""
         number = _number(at_s)
@@ -54,6 +83,10 @@ class Season:
         times = range(_number(begin_s), _number(end_s) + 1)
         known = [rate for number in times if (rate := self.expected(number * SLOT_S)) is not None]
         return max(known, default=None)
+
+
+def _learned(slots: Iterable[_Slot]) -> list[Learned]:
+    return [Learned(number, round(slot.mean, 6), slot.seen) for number, slot in enumerate(slots) if slot.seen]
 
 
 def _number(at_s: float) -> int:

@@ -1,4 +1,4 @@
-"""Whose lag is looked at: the queues of a configuration, and the plane's own services."""
+"""What an autoscaler takes of a configuration: whose lag is looked at, and what scaling may cost."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -21,12 +21,24 @@ class Watched(NamedTuple):
     queues: tuple[Queue, ...]
     ingress_topics: tuple[str, ...] = ()
     """The tenants' own."""
+    pipelines: tuple[frozenset[str], ...] = ()
+    """The model classes that each of them calls."""
+    budget_usd_hour: float | None = None
+    """For workers that sleep."""
 
     @classmethod
     def of(cls, bundle: Bundle) -> "Watched":
         """What a configuration makes of it."""
         own = (topic for tenant in bundle.tenants.values() for topic in tenant.ingress_topics)
-        return cls(tuple(queues(bundle.model_classes)), tuple(sorted(own)))
+        pipelines = (
+            frozenset(step.model_class for step in spec.steps if step.model_class) for spec in bundle.pipelines
+        )
+        return cls(
+            tuple(queues(bundle.model_classes)),
+            tuple(sorted(own)),
+            tuple(filter(None, pipelines)),
+            bundle.scaling.budget_usd_hour,
+        )
 
     @property
     def services(self) -> Mapping[str, Mapping[str, tuple[str, ...]]]:

@@ -129,6 +129,8 @@ class _Files:
             "model_classes": mapping(self.models.value)["model_classes"],
             "tenants": mapping(self.tenants.value),
         }
+        if spending := mapping(self.models.value).get("scaling"):
+            written["scaling"] = spending
         return Bundle.model_validate(written)
 
 

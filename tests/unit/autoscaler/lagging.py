@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping
 
 from schemas.config import Bundle, Tenant
-from schemas.models import Backend, ModelClass, Queue, SimulatedEngine
+from schemas.models import Backend, ModelClass, Queue, Scaling, SimulatedEngine
 from schemas.topics import EVENTS, JOINS, REQUESTS
 from services.autoscaler.collector import Collector
 from services.autoscaler.domain.watched import Watched
@@ -17,10 +17,11 @@ from services.chassis.kafka.types import Commit, KafkaError, Outgoing, TopicPart
 BEGAN_MS = 1_700_000_000_000
 
 
-def bundle(*model_classes: str, ingress: tuple[str, ...] = ()) -> Bundle:
+def bundle(*model_classes: str, ingress: tuple[str, ...] = (), scaling: Scaling | None = None) -> Bundle:
     backend = Backend(name="local", engine=SimulatedEngine(kind="simulated"))
     tenants = {"acme": Tenant(ingress_topics=ingress)} if ingress else {}
-    return Bundle(model_classes={name: ModelClass(backends=(backend,)) for name in model_classes}, tenants=tenants)
+    model_class = ModelClass(backends=(backend,), scaling=scaling or Scaling())
+    return Bundle(model_classes=dict.fromkeys(model_classes, model_class), tenants=tenants)
 
 
 class Broker(InMemoryOffsetReader):

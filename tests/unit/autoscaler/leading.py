@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from schemas.fleet import (
     FLEET,
@@ -15,10 +16,12 @@ from schemas.fleet import (
     ServiceStatus,
     WorkerStatus,
 )
+from schemas.models import Scaling
 from schemas.topics import EVENTS
 from schemas.topics import FLEET as FLEET_TOPIC
 from services.autoscaler.domain.watched import Watched
 from services.autoscaler.leadership import MEMBERSHIP, Leadership
+from services.autoscaler.memory import Memory
 from services.autoscaler.observer import HEARD_FOR_S, Observer
 from services.autoscaler.scaler import Scaler, Surroundings
 from services.chassis.fleet import FleetView, status_record
@@ -27,7 +30,7 @@ from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.types import ConsumerSettings, RebalanceListener, TopicPartition
 from tests.unit.autoscaler.lagging import Lagging, bundle
 
-DEADLINE_S = 5.0
+DEADLINE_S = 20.0
 LOOK_EVERY_S = 0.02
 ROOM = Capacity(cpu=16, memory=64 << 30)
 PARTITIONS = dict.fromkeys(range(10), 0)
@@ -36,8 +39,10 @@ PARTITIONS = dict.fromkeys(range(10), 0)
 class Fleet(Lagging):
     """The class `llm`, and what is said on the fleet topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Path = Path("/dev/null/nowhere")) -> None:
+        """`memory`: the file in which leaders write down what they have learned; usually none does."""
         super().__init__()
+        self.memory = Memory(memory)
         self.kafka.create_topic(FLEET_TOPIC, 1)
         self.autoscalers: list[Autoscaler] = []
 
@@ -76,7 +81,15 @@ class Fleet(Lagging):
 class Autoscaler:
     """One process, but for its collector, which all of a test share."""
 
-    def __init__(self, fleet: Fleet, name: str, *, places: bool = True) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        name: str,
+        *,
+        scaling: Scaling | None = None,
+        places: bool = True,
+        look_every_s: float = LOOK_EVERY_S,
+    ) -> None:
         self.name = name
         self._fleet = fleet
         self._heard = 0
@@ -84,10 +97,11 @@ class Autoscaler:
         producer = fleet.kafka.producer()
         self.observer = Observer(name, fleet.collector, FleetView(fleet.clock), fleet.clock)
         around = Surroundings(
-            name, fleet.clock, producer, self.observer, self._events, places=places, look_every_s=LOOK_EVERY_S
-        )
+            name, fleet.clock, producer, self.observer, self._events, fleet.memory,
+            places=places, look_every_s=look_every_s,
+        )  # fmt: skip
         self.scaler = Scaler(around)
-        self.scaler.watch(Watched.of(bundle("llm")))
+        self.scaler.watch(Watched.of(bundle("llm", scaling=scaling)))
         self.leadership = Leadership(self._member, producer, fleet.clock, name, self.scaler.lead)
         fleet.autoscalers.append(self)
 

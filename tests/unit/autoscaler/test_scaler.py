@@ -3,17 +3,27 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from schemas.fleet import Kept, Placement, ScalingDecision
-from tests.unit.autoscaler.leading import Autoscaler, Fleet, host, worker
+from schemas.models import Scaling
+from schemas.topics import EVENTS
+from services.chassis.kafka.messages import run_record
+from services.chassis.kafka.types import TopicPartition
+from tests.unit.autoscaler.graphs import call, graph
+from tests.unit.autoscaler.leading import ROOM, Autoscaler, Fleet, host, worker
+from tests.unit.autoscaler.test_runs import started
+
+ZERO = Scaling(tier="zero", min_replicas=0)
+AN_HOUR_S = 3_600.0
 
 
 @asynccontextmanager
-async def leading(fleet: Fleet, *, places: bool = True) -> AsyncIterator[Autoscaler]:
+async def leading(fleet: Fleet, *, scaling: Scaling | None = None, places: bool = True) -> AsyncIterator[Autoscaler]:
     """One that leads, and has not looked yet."""
-    autoscaler = Autoscaler(fleet, "a", places=places)
+    autoscaler = Autoscaler(fleet, "a", scaling=scaling, places=places)
     async with autoscaler.running():
         await fleet.until(lambda: autoscaler.leads)
         yield autoscaler
@@ -187,3 +197,53 @@ async def test_what_a_host_was_starting_when_it_died_is_started_elsewhere() -> N
             fleet.now_s += 1
             autoscaler.hear()
         await fleet.until(lambda: getattr(last_placement(fleet, "lives"), "queues", {}) == {"llm": Kept(warm=1)})
+
+
+async def test_a_run_that_needs_a_class_at_zero_does_not_wait_for_the_next_look() -> None:
+    fleet = Fleet()
+    autoscaler = Autoscaler(fleet, "a", scaling=ZERO, look_every_s=AN_HOUR_S)
+    fleet.say(host())
+    await fleet.settle()
+    async with autoscaler.running():
+        await fleet.until(lambda: last_placement(fleet))
+        nothing = last_placement(fleet)
+        assert nothing is not None
+        assert nothing.queues == {}
+        run = run_record(EVENTS, started("r", graph(call("answer", "llm"))), partition=0)
+        fleet.kafka.append(TopicPartition(EVENTS, 0), run)
+        await fleet.until(lambda: getattr(last_placement(fleet), "queues", {}) == {"llm": Kept(warm=1)})
+    decision = last_decision(fleet)
+    assert decision is not None
+    assert decision.because.startswith("pre-warm")
+
+
+async def test_what_waits_for_a_group_that_never_committed_brings_a_worker() -> None:
+    fleet = Fleet()
+    fleet.publish(0, 3)
+    async with leading(fleet, scaling=ZERO):
+        fleet.say(host())
+        await fleet.settle()
+        await fleet.until(lambda: getattr(last_placement(fleet), "queues", {}) == {"llm": Kept(warm=1)})
+
+
+async def test_what_finds_no_room_is_told() -> None:
+    fleet = Fleet()
+    async with leading(fleet):
+        fleet.say(host(capacity=ROOM.model_copy(update={"cpu": 0.01})))
+        await fleet.settle()
+        await fleet.until(lambda: last_decision(fleet))
+    decision = last_decision(fleet)
+    assert decision is not None
+    assert (decision.replicas, decision.unplaced) == (1, 1)
+
+
+async def test_the_next_leader_knows_what_the_last_one_has_learned(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path / "autoscaler.json")
+    async with leading(fleet):
+        fleet.say(host(llm=1), worker("w", start_ms=7_000.0, service_ms=250.0))
+        await fleet.settle()
+        await fleet.until(lambda: last_decision(fleet))
+    async with leading(fleet) as successor:
+        assert successor.scaler.control is not None
+        learned = successor.scaler.control.learned().queues["llm"]
+    assert (learned.start_s, learned.service_s) == (7.0, 0.25)

@@ -5,7 +5,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from services.autoscaler.domain.cron import Cron
 from services.autoscaler.domain.rules import Floor
 from services.autoscaler.domain.schedules import Schedule, scheduled
 
@@ -48,41 +47,3 @@ def test_an_hour_that_summer_skips_does_not_fire() -> None:
     skipped = Schedule("30 2 * * *", "Europe/Berlin", HOUR_S, 1)
     assert not skipped.is_on(at("2026-03-29 03:15", "Europe/Berlin"))
     assert skipped.is_on(at("2026-03-30 03:15", "Europe/Berlin"))
-
-
-@pytest.mark.parametrize(
-    ("cron", "time", "fires"),
-    [
-        ("* * * * *", "2026-03-04 11:11", True),
-        ("*/15 * * * *", "2026-03-04 11:45", True),
-        ("*/15 * * * *", "2026-03-04 11:46", False),
-        ("5/20 * * * *", "2026-03-04 11:25", True),
-        ("0 9,17 * * *", "2026-03-04 17:00", True),
-        ("0 0 1 1 *", "2026-01-01 00:00", True),
-        ("0 0 * * 0", "2026-03-08 00:00", True),
-        ("0 0 * * 7", "2026-03-08 00:00", True),
-        ("0 0 13 * 5", "2026-03-13 00:00", True),
-        ("0 0 13 * 5", "2026-03-06 00:00", True),
-        ("0 0 13 * 5", "2026-03-07 00:00", False),
-    ],
-)
-def test_cron(cron: str, time: str, fires: bool) -> None:
-    assert Cron.parse(cron).matches(datetime.fromisoformat(time)) == fires
-
-
-@pytest.mark.parametrize(
-    ("cron", "complaint"),
-    [
-        ("0 8 * *", "five fields"),
-        ("60 8 * * *", "minute"),
-        ("0 24 * * *", "hour"),
-        ("0 8 0 * *", "day of the month"),
-        ("0 8 * 5-3 *", "month"),
-        ("0 8 * * MON", "day of the week"),
-        ("*/0 8 * * *", "minute"),
-        ("-1 8 * * *", "minute"),
-    ],
-)
-def test_what_is_no_cron_is_refused_by_the_fields_name(cron: str, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        Cron.parse(cron)

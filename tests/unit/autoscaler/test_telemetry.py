@@ -5,6 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from schemas.fleet import ScalingDecision, WorkerStatus
+from services.autoscaler.domain.control import Control, Scaled
+from services.autoscaler.domain.false_warms import Tally
+from services.autoscaler.domain.learned import LearnedQueue, LearnedState
 from services.autoscaler.telemetry import Telemetry
 from services.chassis.kafka.connection import Connection
 from services.chassis.kafka.types import TopicPartition
@@ -109,3 +112,28 @@ def test_workers_are_told_by_state_and_those_to_be_kept(page: Page, lagging: Lag
     assert found[f"headway_desired_replicas{{{labels}}}"] == 2
     page.telemetry.show_fleet([], [], [])
     assert page.samples() == {}
+
+
+def test_what_was_done_ahead_is_counted_through_all_reigns(page: Page, lagging: Lagging) -> None:
+    prewarms = 'headway_prewarms_total{model_class="llm"}'
+    in_vain = 'headway_prewarms_in_vain_total{model_class="llm"}'
+    page.telemetry.show_foresight([lagging.queue], None)
+    assert (page.samples()[prewarms], page.samples()[in_vain]) == (0, 0)
+    for expected in ((3, 1), (6, 2)):
+        control = Control()
+        control.watch([Scaled.of(lagging.queue)])
+        control.false_warms.tallies["llm"] = Tally(started=2)
+        page.telemetry.show_foresight([lagging.queue], control)
+        control.false_warms.tallies["llm"] = Tally(started=3, in_vain=1)
+        page.telemetry.show_foresight([lagging.queue], control)
+        assert (page.samples()[prewarms], page.samples()[in_vain]) == expected
+
+
+def test_a_prediction_tells_how_far_off_it_was_once_something_came(page: Page, lagging: Lagging) -> None:
+    error = 'headway_prediction_error_ratio{backend="local",model_class="llm"}'
+    learned = LearnedQueue(accuracy=(2.0, 10.0))
+    for known, shown in ((LearnedQueue(), None), (learned, 0.2)):
+        control = Control(before=LearnedState(queues={"llm": known}))
+        control.watch([Scaled.of(lagging.queue)])
+        page.telemetry.show_foresight([lagging.queue], control)
+        assert page.samples().get(error) == shown

@@ -1,0 +1,81 @@
+"""What one leader has learned the next one knows; a file that cannot be used is none."""
+
+from pathlib import Path
+
+import pytest
+
+from services.autoscaler.domain.control import Control, Scaled
+from services.autoscaler.domain.learned import NOTHING_LEARNED
+from services.autoscaler.domain.season import DAY_SLOTS, SLOT_S
+from services.autoscaler.memory import Memory
+from tests.unit.autoscaler.graphs import call, graph
+from tests.unit.autoscaler.observed import seen
+from tests.unit.autoscaler.test_control import RULES
+
+LLM = Scaled("llm", "llm", RULES)
+CHECKED = graph(call("embed", "embedding"), call("check", "llm", when="${true}"))
+
+
+def experienced() -> Control:
+    """Two days of nine tasks a second in the morning, and runs that never take a branch."""
+    control = Control()
+    control.watch([LLM])
+    for slot in range(2 * DAY_SLOTS + 1):
+        rate = 9.0 if 54 <= slot % DAY_SLOTS < 60 else 1.0
+        control.look({"llm": seen(rate)._replace(start_s=100.0)}, [], float(slot * SLOT_S))
+    for number in range(20):
+        control.open_runs.start(str(number), CHECKED, 60_000)
+        control.open_runs.decide(str(number), "embed", taken=True)
+        control.open_runs.decide(str(number), "check", taken=False)
+    return control
+
+
+async def test_the_next_leader_knows_seasons_times_and_branches(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "home" / "autoscaler.json")
+    before = experienced()
+    await memory.keep(before.learned())
+    after = Control(before=await memory.recall())
+    after.watch([LLM])
+    at_nine = 2 * 86_400.0 + 9 * 3_600.0
+    assert after.prediction("llm").season.expected(at_nine) == pytest.approx(9.0)
+    assert after.prediction("llm").accuracy == before.prediction("llm").accuracy
+    decided = after.look({"llm": seen(None, service_s=None)}, [], at_nine - 350.0).decisions["llm"]
+    assert decided.replicas == 3, "a worker takes 100 s to start, and nine tasks a second of a second each come soon"
+    after.open_runs.start("r", CHECKED, 1e15)
+    assert after.open_runs.needs()["llm"].probability < 0.1
+
+
+async def test_what_is_learned_once_is_kept_on(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "autoscaler.json")
+    state = experienced().learned()
+    await memory.keep(state)
+    second = Control(before=await memory.recall())
+    second.watch([LLM])
+    assert second.learned() == state
+
+
+async def test_what_is_not_configured_for_a_while_is_not_forgotten(tmp_path: Path) -> None:
+    state = experienced().learned()
+    meanwhile = Control(before=state)
+    meanwhile.watch([LLM._replace(label="other", model_class="other")])
+    assert meanwhile.learned().queues["llm"] == state.queues["llm"]
+
+
+async def test_without_a_file_it_begins_anew(tmp_path: Path) -> None:
+    assert await Memory(tmp_path / "autoscaler.json").recall() == NOTHING_LEARNED
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"format": 2}', '{"queues": {"llm": {"start_s": -1}}}', "\0" * 99])
+async def test_a_file_that_cannot_be_used_is_none(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "autoscaler.json"
+    file.write_text(content)
+    assert await Memory(file).recall() == NOTHING_LEARNED
+    await Memory(file).keep(NOTHING_LEARNED)
+    assert await Memory(file).recall() == NOTHING_LEARNED
+
+
+async def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    memory = Memory(tmp_path / "file" / "autoscaler.json")
+    await memory.keep(NOTHING_LEARNED)
+    assert await memory.recall() == NOTHING_LEARNED

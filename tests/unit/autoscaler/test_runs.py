@@ -1,0 +1,107 @@
+"""Of all that happens to runs, what scaling asks for; cheaply."""
+
+from pathlib import Path
+
+import pytest
+
+import schemas
+from schemas import headers
+from schemas.base import Output, Priority, RunStatus
+from schemas.events import Event, RequestCoordinates, RunFinished, RunStarted, StepCompleted, StepSkipped
+from schemas.graphs import Graph
+from schemas.topics import EVENTS
+from services.autoscaler.domain.branches import Branches
+from services.autoscaler.domain.open_runs import OpenRuns
+from services.autoscaler.runs import RunFollower
+from services.chassis.kafka.messages import run_record
+from services.chassis.kafka.types import Record
+from tests.unit.autoscaler.graphs import call, gate, graph
+
+GOLDEN = Path(schemas.__file__).parent / "examples/events/run-finished.json"
+ASK = graph(gate("safe"), call("embed", "embedding"), call("answer", "llm", when="${true}"))
+
+
+class Following:
+    """A follower, what it has told, and the log it reads."""
+
+    def __init__(self) -> None:
+        self.runs = OpenRuns(Branches())
+        self.needed: list[frozenset[str]] = []
+        self._follower = RunFollower(self.runs, self.needed.append)
+
+    def read(self, *events: Event) -> None:
+        self._follower.add([record(event) for event in events])
+
+    def open(self) -> set[str]:
+        """The classes that open runs may call."""
+        return set(self.runs.needs())
+
+
+def record(event: Event) -> Record:
+    sent = run_record(EVENTS, event)
+    return Record(EVENTS, 0, 0, 0, sent.key, sent.value, sent.headers)
+
+
+def started(run_id: str, planned: Graph = ASK) -> RunStarted:
+    planned = planned.model_copy(update={"output": "${input}"})
+    return RunStarted(
+        run_id=run_id, tenant="t", request_id=run_id, body_digest="d", response_topic="r", priority=Priority.STANDARD,
+        request=RequestCoordinates(topic="q", partition=0, offset=0, log_time=0), input=Output(value=1),
+        deadline_at=60_000, graph=planned, graph_digest=planned.pipeline,
+    )  # fmt: skip
+
+
+def completed(run_id: str, step: str) -> StepCompleted:
+    return StepCompleted(run_id=run_id, tenant="t", step=step, attempt=1, output=Output(value="x" * 100))
+
+
+def finished(run_id: str, status: RunStatus) -> RunFinished:
+    """As in the golden message, but for its run and its status."""
+    golden = RunFinished.model_validate_json(GOLDEN.read_bytes())
+    response = golden.response.model_copy(update={"status": status})
+    return golden.model_copy(update={"run_id": run_id, "response": response})
+
+
+def test_a_run_that_starts_says_what_it_will_call() -> None:
+    following = Following()
+    following.read(started("a"))
+    assert following.needed == [frozenset({"embedding", "llm"})]
+    assert following.open() == {"embedding", "llm"}
+
+
+def test_what_was_called_or_skipped_is_called_no_more() -> None:
+    following = Following()
+    following.read(started("a"), completed("a", "safe"), completed("a", "embed"))
+    assert following.open() == {"llm"}
+    following.read(StepSkipped(run_id="a", tenant="t", step="answer", attempt=1))
+    assert following.open() == set()
+
+
+@pytest.mark.parametrize(("status", "teaches"), [(RunStatus.SUCCEEDED, True), (RunStatus.CANCELLED, False)])
+def test_what_a_run_did_not_come_to_teaches_only_if_it_went_its_way(status: RunStatus, teaches: bool) -> None:
+    following = Following()
+    for number in range(30):
+        following.read(started(str(number)), finished(str(number), status))
+    assert following.open() == set()
+    following.read(started("last"))
+    assert (following.runs.needs()["llm"].probability < 0.1) == teaches
+
+
+def test_runs_of_another_version_with_the_same_name_have_their_own_graph() -> None:
+    following = Following()
+    other = graph(call("only", "sql"), pipeline="other")
+    following.read(started("a"), started("b", other), started("c"))
+    assert following.needed == [frozenset({"embedding", "llm"}), frozenset({"sql"}), frozenset({"embedding", "llm"})]
+
+
+def test_what_cannot_be_read_says_nothing() -> None:
+    following = Following()
+    known = record(started("a"))
+    broken = (
+        Record(EVENTS, 0, 0, 0, None, b"{", ((headers.MESSAGE_TYPE, b"run-started"), (headers.RUN_ID, b"a"))),
+        Record(EVENTS, 0, 0, 0, None, known.value, ()),
+        Record(EVENTS, 0, 0, 0, None, None, known.headers),
+        Record(EVENTS, 0, 0, 0, None, known.value, ((headers.MESSAGE_TYPE, b"run-exploded"), (headers.RUN_ID, b"a"))),
+    )
+    following._follower.add(broken)
+    assert following.open() == set()
