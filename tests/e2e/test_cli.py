@@ -236,6 +236,24 @@ async def test_what_is_in_force_is_listed_and_drawn(headway: Cli) -> None:
     assert {row["model_class"]: row["warm"] for row in models.json} == {"quick": 1, "llm": 1}
 
 
+async def test_each_class_is_told_with_its_workers_and_why(headway: Cli) -> None:
+    status, explained, unknown = await asyncio.gather(
+        headway("scale", "status", "--json"),
+        headway("scale", "explain", "llm", "--json"),
+        headway("scale", "explain", "lmm"),
+    )
+    rows = {row["queue"]: row for row in status.json}
+    assert {name: (row["desired"], row["warm"], row["unplaced"]) for name, row in rows.items()} == {
+        "quick": (1, 1, 0),
+        "llm": (1, 1, 0),
+    }
+    assert all(row["because"] for row in rows.values())
+    terms = {row["term"]: row["value"] for row in explained.json}
+    assert terms["replicas"] == "1"
+    assert {"sustained", "arriving", "draining", "in flight", "floor", "ceiling"} <= set(terms)
+    assert (unknown.code, unknown.err) == (7, "headway: nothing is decided about 'lmm'; there are llm, quick\n")
+
+
 async def test_one_call_goes_past_the_queues(headway: Cli) -> None:
     done = await headway("models", "try", "llm", "--config", str(CONFIG), "--input", '{"prompt": "hi"}')
     assert (done.code, done.json) == (0, {"prompt": "hi"})

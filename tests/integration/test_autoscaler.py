@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc.aio
 import pytest
 
 from headway.plane.kafka import EmbeddedKafka
@@ -20,6 +21,7 @@ from schemas.config import Bundle
 from schemas.fleet import FLEET as FLEET_STATUS
 from schemas.fleet import AutoscalerStarted, Capacity, FleetMessage, FleetStatus, HostStatus, Kept, Placement
 from schemas.topics import CONFIG, FLEET, all_topics
+from services.autoscaler.keda.externalscaler_pb2 import IsActiveResponse, ScaledObjectRef
 from services.chassis.config.topic import ConfigHistory
 from services.chassis.fleet import status_record
 from services.chassis.kafka.admin import Admin
@@ -48,6 +50,7 @@ class Running:
 
     process: subprocess.Popen[bytes]
     port: int
+    keda_port: int
     log: Path
 
 
@@ -66,7 +69,7 @@ class Plane:
         await self.until(lambda found: lane("headway_lag_tasks", "llm", "batch") in found)
 
     def spawn(self) -> Running:
-        port = free_ports(1)[0]
+        port, keda_port = free_ports(2)
         file = self._home / f"autoscaler-{len(self.running)}.log"
         with file.open("wb") as log:
             process = subprocess.Popen(
@@ -77,9 +80,10 @@ class Plane:
                     HEADWAY_HOME=str(self._home),
                     HEADWAY_KAFKA_BOOTSTRAP_SERVERS=self.kafka.bootstrap,
                     HEADWAY_AUTOSCALER_METRICS_PORT=str(port),
+                    HEADWAY_AUTOSCALER_KEDA_PORT=str(keda_port),
                 ),
             )
-        self.running.append(Running(process, port, file))
+        self.running.append(Running(process, port, keda_port, file))
         return self.running[-1]
 
     @property
@@ -246,6 +250,17 @@ async def test_a_class_that_is_configured_later_is_told(plane: Plane) -> None:
     await plane.until(lambda found: found.get(lane("headway_lag_tasks", "later", "standard")) == 3)
 
 
+async def test_keda_is_told_what_the_leader_has_decided(plane: Plane) -> None:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{plane.running[0].keda_port}") as channel:
+        pushes = channel.unary_stream(
+            "/externalscaler.ExternalScaler/StreamIsActive",
+            ScaledObjectRef.SerializeToString,
+            IsActiveResponse.FromString,
+        )
+        stream = pushes(ScaledObjectRef(scalerMetadata={"queue": "llm"}), timeout=DEADLINE_S, wait_for_ready=True)
+        assert await stream.read() == IsActiveResponse(result=True), "one worker of it is always to be there"
+
+
 async def test_with_the_broker_away_there_is_no_lag_and_then_there_is_the_same(plane: Plane) -> None:
     batch = lane("headway_lag_tasks", "llm", "batch")
     before = (await plane.until(lambda found: batch in found))[batch]
@@ -257,7 +272,9 @@ async def test_with_the_broker_away_there_is_no_lag_and_then_there_is_the_same(p
     assert (await plane.until(lambda found: batch in found))[batch] == before
 
 
-async def test_a_leader_that_is_killed_is_followed_by_one_with_a_higher_epoch_and_the_same_order(plane: Plane) -> None:
+async def test_a_leader_that_is_killed_is_followed_by_one_with_a_higher_epoch_and_the_same_order(
+    plane: Plane,
+) -> None:
     machine = HostStatus(instance="machine", workers={}, capacity=Capacity(cpu=4, memory=8 << 30))
 
     def placed(status: FleetStatus, *, but_by: str = "") -> bool:
