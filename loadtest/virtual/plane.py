@@ -14,7 +14,7 @@ from services.autoscaler.domain.arrivals import Arrivals
 from services.autoscaler.domain.control import Control, Plan, Scaled
 from services.autoscaler.domain.hosts import Room
 from services.autoscaler.domain.observation import FleetSeen, LaneSeen, Observation
-from services.autoscaler.domain.rates import arrivals_per_s
+from services.autoscaler.domain.rates import arrivals_per_s, long_ms
 from services.autoscaler.domain.rules import Rules
 
 LOOK_S = 1.0
@@ -48,6 +48,7 @@ class Plane:
         """The lag cannot be read."""
         self.plan: Plan | None = None
         self._arrivals = {name: Arrivals() for name in self.pools}
+        self._windows_ms = {name: long_ms(round(1_000 * rules[name].cooldown_s)) for name in self.pools}
         self._watchers: list[Callable[[Plan], None]] = []
         self._scaled = [Scaled(model.name, model.name, rules[model.name], model.resources) for model in models]
         control.watch(self._scaled)
@@ -92,5 +93,5 @@ class Plane:
         if self.is_blind:
             return Observation({Priority.STANDARD: LaneSeen(None, None)}, pool.usual_service_s, fleet)
         self._arrivals[name].observe(pool.arrived, now_ms)
-        lane = LaneSeen(arrivals_per_s([self._arrivals[name]]), pool.outstanding)
+        lane = LaneSeen(arrivals_per_s([self._arrivals[name]], self._windows_ms[name]), pool.outstanding)
         return Observation({Priority.STANDARD: lane}, pool.usual_service_s, fleet, pool.model.load_s)
