@@ -11,11 +11,16 @@ from typing import NamedTuple
 from services.autoscaler.domain.policy import BUSY_SHARE
 from services.autoscaler.domain.rules import Floor
 from services.autoscaler.domain.season import SLOT_S, Season
+from services.autoscaler.domain.steadiness import Steadied, begin, steadied
 
 CAP = 0.8
 """Of the ceiling: a history gone wrong must leave room for the load that is there."""
-MARGIN_S = 300.0
-"""Workers are there so much earlier than the load is expected: people are not as punctual as a profile."""
+MARGIN_S = float(SLOT_S)
+"""Workers are there so much earlier than the load is expected. A slot's mean does not say when in it the load rises:
+where that begins in one, what the next one expects may be there before it."""
+HOLD_S = 300.0
+"""A floor sinks once in so long at most: what trembles about a whole number would take workers away that it starts
+again a moment later."""
 DISTRUST_AT = 0.5
 """Error relative to the load."""
 KEEP = 0.95
@@ -70,6 +75,7 @@ class Prediction:
     season: Season = field(default_factory=Season)
     accuracy: Accuracy = NOT_MEASURED
     level: Level = USUAL
+    _held: Steadied | None = None
 
     def learn(self, at_s: float, arrivals_per_s: float) -> None:
         """A slot is over: first judged, then learned."""
@@ -89,11 +95,13 @@ class Prediction:
         """For all the time until a worker started at the next look would be ready. `ceiling`: of the queue."""
         usual = self.season.most(now_s, now_s + lead_s + MARGIN_S)
         if usual is None or not self.is_trusted:
+            self._held = None
             return Floor(0, f"prediction: {self._why_not()}")
         rate = usual * self.level.factor
         wanted = math.ceil(rate * service_s / (slots * BUSY_SHARE) - 1e-9)
-        cap = math.floor(CAP * ceiling)
-        return Floor(min(wanted, cap), f"prediction: {rate:.2f}/s within {lead_s:g} s, {self.accuracy.error:.0%} off")
+        self._held = steadied(self._held or begin(wanted, now_s), wanted, now_s, HOLD_S)
+        floor = min(self._held.replicas, math.floor(CAP * ceiling))
+        return Floor(floor, f"prediction: {rate:.2f}/s within {lead_s:g} s, {self.accuracy.error:.0%} off")
 
     def _why_not(self) -> str:
         error = self.accuracy.error

@@ -30,7 +30,7 @@ def floor(prediction: Prediction, now_s: float, lead_s: float = 150.0, ceiling: 
 def test_workers_are_asked_for_so_early_that_they_are_ready_when_the_load_comes() -> None:
     prediction = taught(20.0, 20.0)
     tomorrow_s = 2 * DAY_S + MORNING_S
-    assert [floor(prediction, tomorrow_s - ahead_s) for ahead_s in (451, 450, 0)] == [1, 20, 20]
+    assert [floor(prediction, tomorrow_s - ahead_s) for ahead_s in (751, 750, 0)] == [1, 20, 20]
     assert floor(prediction, tomorrow_s + 3_600) == 1
 
 
@@ -69,6 +69,15 @@ def test_a_day_with_a_fifth_more_is_expected_to_go_on_like_that() -> None:
         prediction.learn(2 * DAY_S + slot * SLOT_S, 1.2)
     assert floor(prediction, 2 * DAY_S + MORNING_S) == 24
     assert prediction.accuracy.error == pytest.approx(0.0, abs=0.05)
+
+
+def test_a_floor_that_trembles_about_a_whole_number_stays() -> None:
+    prediction, nine_s = taught(20.0, 20.0), 2 * DAY_S + MORNING_S
+    floors = [
+        prediction.floor(nine_s + second, 150.0, service_s=1.5 + 0.01 * (-1) ** second, slots=2, ceiling=100).replicas
+        for second in range(200)
+    ]
+    assert set(floors) == {21}, "20.1 workers and 19.9 in turn"
 
 
 def test_a_day_with_ten_times_as_much_is_no_day_like_the_others() -> None:
