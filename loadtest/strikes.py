@@ -1,8 +1,8 @@
 """Processes killed (SIGKILL) while a plane grows, and how soon it has recovered from each."""
 
 import signal
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +10,7 @@ from loadtest.elastic import warm_ms
 from loadtest.fleet import Said, decided, level, warm
 from loadtest.nemesis.fault import now_ms
 from loadtest.nemesis.parts import Parts, send
-from loadtest.steps import Step
-from schemas.fleet import Placement
+from schemas.fleet import Placement, WorkerStatus
 
 WORKERS, HOST, LEADER = "half of the workers", "a host", "the autoscaler that leads"
 
@@ -52,16 +51,16 @@ def _part_of(parts: Parts, instance: str) -> str:
     return next(part for part, log in logs.items() if instance in log.read_text(encoding="utf-8"))
 
 
-def again_s(struck: Struck, said: Sequence[Said], steps: Mapping[str, Sequence[Step]]) -> Mapping[str, float | None]:
-    """What came back, and after how many seconds; None: it never did.
+def again_s(struck: Struck, said: Sequence[Said], partitions: Mapping[str, int]) -> Mapping[str, float | None]:
+    """What came back, and after how many seconds; None: it never did. `partitions`: of each class's tasks.
 
-    After workers were killed: `warm`, as many as were decided on then; `begun`, all tasks that were out then have
-    begun anew. After the leader was: `led`, a later one places.
+    After workers were killed: `warm`, as many as were decided on then; `served`, somebody has each partition. After
+    the leader was: `led`, a later one places.
     """
     if struck.target == LEADER:
         again_ms = {"led": _led_ms(struck, said)}
     else:
-        again_ms = {"warm": _warm_ms(struck, said), "begun": _begun_ms(struck, chain.from_iterable(steps.values()))}
+        again_ms = {"warm": _warm_ms(struck, said), "served": _served_ms(struck, said, partitions)}
     return {name: None if at_ms is None else (at_ms - struck.at_ms) / 1_000 for name, at_ms in again_ms.items()}
 
 
@@ -75,13 +74,19 @@ def _warm_ms(struck: Struck, said: Sequence[Said]) -> int | None:
     return latest_ms
 
 
+def _served_ms(struck: Struck, said: Iterable[Said], partitions: Mapping[str, int]) -> int | None:
+    """When those that spoke later had all of them."""
+    owned: defaultdict[str, dict[str, set[int]]] = defaultdict(dict)
+    for at_ms, status in said:
+        if at_ms <= struck.at_ms or not isinstance(status, WorkerStatus):
+            continue
+        owned[status.model_class][status.instance] = set(status.committed)
+        if all(len(set().union(*owned[name].values())) == number for name, number in partitions.items()):
+            return at_ms
+    return None
+
+
 def _led_ms(struck: Struck, said: Iterable[Said]) -> int | None:
     placed = [(at_ms, status.epoch) for at_ms, status in said if isinstance(status, Placement)]
     epoch = max((epoch for at_ms, epoch in placed if at_ms <= struck.at_ms), default=-1)
     return next((at_ms for at_ms, later in placed if at_ms > struck.at_ms and later > epoch), None)
-
-
-def _begun_ms(struck: Struck, steps: Iterable[Step]) -> int:
-    """When the last of the tasks that were queued or running then was begun, for the last time."""
-    begun = (round(step.over_ms - step.service_ms) for step in steps if step.task_ms <= struck.at_ms < step.over_ms)
-    return max((struck.at_ms, *begun))

@@ -32,7 +32,7 @@ def broken(verdict: dict[str, Any], found: Followed, recovered_s: float | None =
         ({}, GOOD, 15.1, {"recovers_soon"}),
         ({}, GOOD, None, {"recovers_soon"}),
         ({}, GOOD._replace(peak=9), 12.0, {"embedding_follows_its_rate"}),
-        ({}, GOOD._replace(lag_over_s=60.1), 12.0, {"embedding_catches_up"}),
+        ({}, GOOD._replace(lag_over_s=10.1), 12.0, {"embedding_catches_up"}),
         ({}, GOOD._replace(back_s=241.0), 12.0, {"embedding_goes_back"}),
         ({}, GOOD._replace(back_s=None), 12.0, {"embedding_goes_back"}),
     ],

@@ -15,7 +15,11 @@ def decision(at_ms: int, replicas: int, epoch: int = 1, queue: str = "llm") -> S
 
 
 def worker(
-    at_ms: int, instance: str, ready_at: int | None, state: Literal["starting", "warm", "draining"] = "warm"
+    at_ms: int,
+    instance: str,
+    ready_at: int | None,
+    state: Literal["starting", "warm", "draining"] = "warm",
+    owns: tuple[int, ...] = (),
 ) -> Said:
     status = WorkerStatus(
         instance=instance,
@@ -26,6 +30,7 @@ def worker(
         slots=4,
         busy=0,
         ready_at=ready_at,
+        committed=dict.fromkeys(owns, 0),
     )
     return Said(at_ms, status)
 

@@ -1,7 +1,6 @@
 """Until when a plane had not recovered, from hand-made logs."""
 
 from loadtest.fleet import Said
-from loadtest.steps import Step
 from loadtest.strikes import HOST, LEADER, Struck, again_s
 from schemas.fleet import Placement
 from tests.unit.loadtest.test_fleet import decision, worker
@@ -25,16 +24,17 @@ def test_what_is_decided_on_later_is_no_part_of_the_recovery() -> None:
     assert again_s(STRUCK, [*STANDING, decision(15_000, 9), worker(22_000, "c", 21_500)], {})["warm"] == 11.5
 
 
-def test_tasks_that_were_out_have_begun_anew() -> None:
-    said = [*STANDING, worker(22_000, "c", 10_500)]
-    steps = {
-        "llm": [
-            Step("llm", 9_500, 10_400, 1_000.0),  # under way, where nothing was killed
-            Step("llm", 9_000, 24_000, 1_000.0),
-            Step("llm", 10_100, 40_000, 1_000.0),  # queued later
-        ]
-    }
-    assert again_s(STRUCK, said, steps) == {"warm": 0.5, "begun": 13.0}
+def test_partitions_are_served_when_those_that_spoke_later_have_all_of_them() -> None:
+    said = [
+        worker(9_000, "killed", 1_000, owns=(0, 1)),
+        worker(9_000, "b", 1_000, owns=(2,)),
+        worker(11_000, "b", 1_000, owns=(2,)),
+        worker(20_000, "b", 1_000, owns=(0, 1)),
+        worker(21_000, "c", 13_000, owns=(2,)),
+    ]
+    assert again_s(STRUCK, said, {"llm": 3})["served"] == 11.0
+    assert again_s(STRUCK, said[:-1], {"llm": 3})["served"] is None
+    assert again_s(STRUCK, said, {"llm": 3, "code": 1})["served"] is None
 
 
 def test_a_leader_is_replaced_when_a_later_one_places() -> None:
