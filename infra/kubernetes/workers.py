@@ -110,7 +110,7 @@ def _scaled_object(queue: Queue, trigger: Trigger) -> Manifest:
         "metadata": {"name": name_of(queue), "labels": _labels(queue)},
         "spec": {
             "scaleTargetRef": {"name": name_of(queue)},
-            "minReplicaCount": rules.kept,
+            "minReplicaCount": min(rules.warm.replicas, rules.ceiling),  # what a budget may choose, it says itself
             "maxReplicaCount": rules.ceiling,
             "pollingInterval": POLL_S,
             "cooldownPeriod": AFTER_ACTIVE_S,

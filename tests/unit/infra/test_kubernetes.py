@@ -210,14 +210,14 @@ def test_a_worker_asks_for_what_its_class_says() -> None:
     ("tier", "least", "most", "bounds"),
     [
         ("always", 2, 6, (2, 4, 2)),  # four partitions are the longest lane
-        ("standby", 1, 3, (1, 3, 1)),
+        ("standby", 2, 3, (0, 3, 2)),
         ("zero", 0, 3, (0, 3, 1)),
     ],
 )
 def test_the_bounds_of_a_class_are_those_of_its_policy(
     tier: str, least: int, most: int, bounds: tuple[int, int, int]
 ) -> None:
-    """The fallback is never zero: who knows nothing must not take the last worker away."""
+    """What is kept beside the warm ones, a budget may choose. Who knows nothing must not take the last one away."""
     scaling = {"tier": tier, "min_replicas": least, "max_replicas": most}
     spec = made("ScaledObject", queue(scaling=scaling))["spec"]
     assert (spec["minReplicaCount"], spec["maxReplicaCount"], spec["fallback"]["replicas"]) == bounds
