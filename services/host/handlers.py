@@ -71,7 +71,7 @@ class Workers:
         self._asleep: set[Replica] = set()
         self._places: dict[Replica, _Place] = {}
         self._changed = asyncio.Event()
-        self._ending = self._leaving = False
+        self._settled = self._ending = self._leaving = False
         self.left = asyncio.Event()
         """It is to be given back, and nothing runs here any more, nor is to."""
         self.restarts = 0
@@ -113,13 +113,19 @@ class Workers:
             self._changed.clear()
             for action in decide(self._versions, self._seen(), self._monotonic(), self._asleep):
                 await self._do(action)
-            if self._leaving and not self._places and not self._wishes:
-                self.left.set()
+            self._look()
             try:
                 async with asyncio.timeout(TICK_S):
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    def _look(self) -> None:
+        """What has been reached for good."""
+        if self._wishes is not None and all(self._is_well(*wished) for wished in self._wishes.items()):
+            self._settled = True
+        if self._leaving and not self._places and not self._wishes:
+            self.left.set()
 
     def leave(self) -> None:
         """It is to be given back: whoever places is told, and gives it nothing new."""
@@ -143,7 +149,7 @@ class Workers:
             return "no configuration yet"
         if self._wishes is None:
             return "no placement yet"
-        waiting = [replica.name for replica, wish in self._wishes.items() if not self._is_well(replica, wish)]
+        waiting = [replica.name for replica, wish in self._wishes.items() if self._is_missed(replica, wish)]
         return f"waiting for {', '.join(waiting)}" if waiting else None
 
     def status(self, host: HostStatus) -> HostStatus:
@@ -172,6 +178,14 @@ class Workers:
     def _is_well(self, replica: Replica, wish: Wish) -> bool:
         place = self._places.get(replica)
         return place is not None and place.worker.state in WELL[wish.asleep]
+
+    def _is_missed(self, replica: Replica, wish: Wish) -> bool:
+        """Once all were there, one that an order adds or wakes is missed only if it fails: they come and go."""
+        if self._is_well(replica, wish):
+            return False
+        place = self._places.get(replica)
+        comes = self._settled and self._order is not None
+        return not comes or (place is not None and place.worker.failures > 0)
 
     async def _do(self, action: Action) -> None:
         match action:

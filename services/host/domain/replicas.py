@@ -15,6 +15,8 @@ PROVEN_S = 30.0
 """A worker that got ready and lived so long is started again as if it had never failed."""
 FAILING_AFTER = 3
 """Failures in a row: something is wrong with the queue's workers on this machine."""
+STUCK_S = 300.0
+"""So is it with one that is not ready by then. It may still become so: large models load for minutes."""
 KILL_AFTER_S = 8.0
 """From SIGTERM: what has not drained by then is killed."""
 SILENT_S = 60.0
@@ -60,7 +62,8 @@ class Worker:
 
     def is_failing(self, now: float) -> bool:
         """Whether the queue's workers should rather be somewhere else: until this one has proven itself."""
-        return self.failures >= FAILING_AFTER and not self.is_proven(now)
+        is_stuck = self.state == "starting" and not self.was_ready and now - self.since >= STUCK_S
+        return is_stuck or (self.failures >= FAILING_AFTER and not self.is_proven(now))
 
     def is_proven(self, now: float) -> bool:
         """Whether it works, so that a failure is the first one."""

@@ -15,6 +15,7 @@ from services.host.domain.replicas import (
     LAST_BACKOFF_S,
     PROVEN_S,
     SILENT_S,
+    STUCK_S,
     Action,
     Answer,
     Forget,
@@ -198,6 +199,11 @@ class TestFailing:
         for state in (down, starting):
             assert not worker(state, failures=FAILING_AFTER - 1).is_failing(NOW)
             assert worker(state, failures=FAILING_AFTER).is_failing(NOW + 600)
+
+    def test_one_that_does_not_become_ready_fails_without_ever_having_ended(self) -> None:
+        assert not worker("starting").is_failing(NOW + STUCK_S - 1)
+        assert worker("starting").is_failing(NOW + STUCK_S)
+        assert not heard(worker("asleep"), NOW, "neither").is_failing(NOW + STUCK_S), "it wakes"
 
     def test_it_fails_no_more_once_it_has_been_ready_for_a_while(self) -> None:
         ready = heard(worker("starting", failures=9), NOW, "ready")

@@ -326,7 +326,7 @@ async def test_it_obeys_an_order_instead_of_the_configuration(workers: Workers, 
     workers.want(configured({"llm": 2, "embedding": 1}))
     await until(is_ready(workers))
     workers.obey(order(llm=3))
-    await until(lambda: machine.names() == ["llm-0", "llm-1", "llm-2"] and is_ready(workers)())
+    await until(lambda: machine.names() == ["llm-0", "llm-1", "llm-2"] and status(workers).ready == {"llm": 3})
     workers.obey(order(llm=1))
     await until(lambda: machine.names() == ["llm-0"])
     assert len(machine.started) == 4, "what was to stay was restarted"
@@ -368,18 +368,38 @@ async def test_an_order_ends_its_patience(machine: FakeMachine, monotonic: Monot
 async def test_it_puts_workers_to_sleep_and_wakes_them(workers: Workers, machine: FakeMachine) -> None:
     workers.want(configured({"llm": 1}))
     workers.obey(resting(warm=1, asleep=1))
-    await until(is_ready(workers))
+    await until(lambda: len(machine.started) == 2 and status(workers).ready == {"llm": 1})
     first, second = machine.started
     assert (first.asleep, second.asleep) == (False, True)
-    assert status(workers).ready == {"llm": 1}
     assert status(workers).workers == {"llm": 2}
+    await several_looks()
     workers.obey(resting(warm=2))
-    await until(is_ready(workers))
+    await until(lambda: status(workers).ready == {"llm": 2})
     assert second.told == ["wake"]
     workers.obey(resting(asleep=2))
-    await until(lambda: status(workers).ready == {} and is_ready(workers)())
+    await until(lambda: status(workers).ready == {} and "sleep" in second.told)
     assert (first.told, second.told) == (["sleep"], ["wake", "sleep"])
     assert len(machine.started) == 2
+
+
+async def test_a_worker_that_is_added_by_an_order_is_waited_for_only_if_it_fails(
+    workers: Workers, machine: FakeMachine
+) -> None:
+    workers.want(configured({"llm": 1}))
+    machine.ready_at_once = False
+    workers.obey(order(llm=1))
+    await until(lambda: machine.names() == ["llm-0"])
+    await several_looks()
+    assert workers.why_not_ready() == "waiting for llm-0", "so far nothing was ready here"
+    machine.started[0].ready = True
+    await until(is_ready(workers))
+    await several_looks()
+    workers.obey(order(llm=2))
+    await until(lambda: machine.names() == ["llm-0", "llm-1"])
+    await several_looks()
+    assert workers.why_not_ready() is None
+    machine.started[1].end(1)
+    await until(lambda: workers.why_not_ready() == "waiting for llm-1")
 
 
 async def test_a_worker_that_has_tasks_is_let_end_them_before_it_goes(
@@ -407,7 +427,7 @@ async def test_a_worker_that_drains_works_on_when_it_is_wanted_again(workers: Wo
     workers.obey(order())
     await until(lambda: machine.started[0].told == ["sleep"])
     workers.obey(order(llm=1))
-    await until(lambda: machine.started[0].told == ["sleep", "wake"] and is_ready(workers)())
+    await until(lambda: machine.started[0].told == ["sleep", "wake"] and status(workers).ready == {"llm": 1})
     assert len(machine.started) == 1
 
 
