@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import typer
@@ -108,15 +107,9 @@ def _services(fleet: FleetView) -> list[Finding]:
 
 
 def _workers(applied: Applied, fleet: FleetView) -> list[Finding]:
-    """Every queue that should have workers has a warm one."""
-    from headway.cli.checkup import Finding
-    from schemas.fleet import WorkerStatus
+    from headway.cli.staffing import staffed
+    from schemas.fleet import ScalingDecision, WorkerStatus
     from schemas.models import queues
 
-    warm = {(status.model_class, status.backend) for status in fleet.of(WorkerStatus) if status.state == "warm"}
-    wanted = [queue for queue in queues(applied.bundle.model_classes) if queue.scaling.min_replicas]
-    cold: Collection[str] = [queue.label for queue in wanted if (queue.model_class, queue.backend) not in warm]
-    if cold:
-        fix = f"headway models try {next(iter(cold))} --input '{{…}}'"
-        return [Finding("workers", False, f"no warm worker for {', '.join(cold)}", fix)]
-    return [Finding("workers", True, f"warm for {len(wanted)} model classes")]
+    configured = list(queues(applied.bundle.model_classes))
+    return [staffed(configured, fleet.of(ScalingDecision), fleet.of(WorkerStatus))]
