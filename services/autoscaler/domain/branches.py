@@ -21,9 +21,15 @@ def calls(graph: Graph) -> list[Step]:
     return [step for step in graph.steps if step.kind is StepKind.MODEL and step.chain and step.chain[0].model_class]
 
 
+ASSUMED = 0.75
+"""Of a condition, before a run is seen: likely enough to start its class for the very first run, which would wait for
+one start after another otherwise; one run that does not take it is enough to start none for the next.
+"""
+
+
 def assumed(step: Step) -> float:
     """The share of runs that take a step, before one is seen: a condition may be false, nothing else stops it."""
-    return 0.5 if step.when is not None else 1.0
+    return ASSUMED if step.when is not None else 1.0
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from services.autoscaler.domain.branches import Branches
+from services.autoscaler.domain.prewarm import START_AT
 from tests.unit.autoscaler.graphs import call
 
 STEP = call("code", "code", when="${input.code}")
@@ -17,8 +18,14 @@ def taught(branches: Branches, share: float, runs: int, seed: int = 1) -> Branch
     return branches
 
 
-def test_before_a_run_is_seen_a_condition_may_go_either_way() -> None:
-    assert Branches().share("ask", STEP) == 0.5
+def test_a_condition_is_likely_to_hold_for_the_first_run_until_one_says_otherwise() -> None:
+    branches = Branches()
+    assert branches.share("ask", STEP) >= START_AT
+    branches.learn("ask", "code", taken=False)
+    assert branches.share("ask", STEP) < START_AT
+
+
+def test_nothing_stops_a_step_without_a_condition() -> None:
     assert Branches().share("ask", call("embed", "embedding")) == 1.0
 
 
@@ -26,7 +33,7 @@ def test_the_first_runs_count_alike() -> None:
     branches = Branches()
     for number in range(400):
         branches.learn("ask", "code", taken=number < 100)
-    assert branches.share("ask", STEP) == pytest.approx(101 / 402)
+    assert branches.share("ask", STEP) == pytest.approx((100 + 2 * 0.75) / 402)
 
 
 @pytest.mark.parametrize(("runs_per_s", "runs"), [(1.0, 2_000), (10.0, 12_000)], ids=["a few", "many"])

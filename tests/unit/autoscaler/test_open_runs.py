@@ -36,18 +36,18 @@ def learned(*taken: bool) -> OpenRuns:
 
 
 def test_every_class_of_the_graph_is_needed_as_soon_as_the_run_has_started() -> None:
-    assert opened("r").needs() == {"embedding": Need(1.0, 1.0), "code": Need(0.5, 0.5)}
+    assert opened("r").needs() == {"embedding": Need(1.0, 1.0), "code": Need(0.75, 0.75)}
 
 
 def test_several_runs_need_a_class_more_likely() -> None:
-    assert opened("1", "2", "3").needs()["code"] == Need(0.875, 1.5)
+    assert opened("1", "2", "3").needs()["code"] == Need(1 - 0.25**3, 2.25)
 
 
 def test_steps_of_one_class_count_together() -> None:
     open_runs = OpenRuns(Branches())
     twice = graph(call("first", "llm", when="${a}"), call("second", "llm", when="${b}"))
     open_runs.start("r", twice, DEADLINE_MS)
-    assert open_runs.needs() == {"llm": Need(0.75, 1.0)}
+    assert open_runs.needs() == {"llm": Need(1 - 0.25**2, 1.5)}
 
 
 def test_a_step_that_is_over_is_needed_no_more() -> None:
@@ -74,13 +74,13 @@ def test_what_changed_is_learned_anew() -> None:
 def test_a_step_that_a_finished_run_has_not_reached_was_not_taken() -> None:
     open_runs = opened("blocked", "next")
     open_runs.end("blocked", teaches=True)
-    assert open_runs.needs()["code"].probability == pytest.approx(1 / 3)
+    assert open_runs.needs()["code"].probability == pytest.approx(1.5 / 3)
 
 
 def test_a_cancelled_run_teaches_nothing() -> None:
     open_runs = opened("cancelled", "next")
     open_runs.end("cancelled", teaches=False)
-    assert open_runs.needs()["code"].probability == 0.5
+    assert open_runs.needs()["code"].probability == 0.75
 
 
 def test_a_run_whose_end_was_not_seen_is_forgotten_after_its_deadline() -> None:
