@@ -139,7 +139,7 @@ def bench(
         Path | None, typer.Option("--readme", exists=True, dir_okay=False, help="A file with the table to renew.")
     ] = None,
 ) -> None:
-    """Every scenario but soak and those of failures: under 25 minutes, a page, and the README's table."""
+    """Every scenario but soak and those of scaling and failures: under 25 minutes, a page, and the README's table."""
     runs, failed = measure_all(folder)
     _publish(runs, folder / "report.html", readme_file)
     if failed:

@@ -1,4 +1,4 @@
-"""`make bench`: every scenario but the half-hour one, after one another, a page of all, and the README's table.
+"""`make bench`: how fast a plane is, one scenario after another, a page of all, and the README's table.
 
 Each is a process and a plane of its own. One that breaks its promise does not keep the others from being measured.
 """
@@ -21,7 +21,7 @@ RUNS = (
     ("enterprise", "--duration", "20s"),
     ("growth", "--duration", "10s"),
 )
-"""In the order of the page; 22 minutes on two cores, and longer the first time, when the peers are installed."""
+"""In the order of the page; 21 minutes on two cores, and longer the first time, when the peers are installed."""
 TIMEOUT_S = 900.0
 """For one of them."""
 
