@@ -18,7 +18,7 @@ def explain(decision: Decision) -> list[Line]:
     terms, rules = decision.terms, decision.rules
     lines = [
         Line("sustained", f"{terms.sustained:.2f} slots", "λ·S: seconds of work that runs bring each second"),
-        Line("arriving", f"{terms.arriving:.2f} slots", "λ'·S: what arrives now"),
+        Line("arriving", f"{terms.arriving:.2f} slots", "λ'·S: what arrives now; of a wave, what the headroom takes"),
         Line("draining", f"{terms.draining:.2f} slots", f"waiting·S over {rules.target_drain_s:g} s and a start"),
         Line("lag", "no worker" if terms.lag_s is None else f"{terms.lag_s:.1f} s", "outstanding·S / capacity"),
         Line(
