@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter
 
 from infra.grafana.queries import Document, documents, panels, substituted
 from loadtest.report.drawing import SERIES as COLOURS
-from loadtest.report.drawing import figure, svg
+from loadtest.report.drawing import figure, standing_alone, svg
 
 PICTURES = {
     "lag": ("headway-lag", ("Seconds behind, interactive", "Seconds behind, standard and batch")),
@@ -32,20 +32,6 @@ STEP_S = 5
 TIMEOUT_S = 30.0
 MINUTE_S = 60
 UNITS = {"s": "{:g} s", "currencyUSD": "${:g}"}
-PAGE = """<style>
-svg {
-  background: #ffffff; --ink-2: #5b6472; --grid: #dde1e7;
-  --s1: #2563eb; --s2: #ea580c; --s3: #0d9467; --s4: #7c3aed;
-  --s5: #db2777; --s6: #b7860b; --s7: #0891b2; --s8: #64748b;
-}
-@media (prefers-color-scheme: dark) {
-  svg {
-    background: #171b22; --ink-2: #9aa4b2; --grid: #2b323d;
-    --s1: #6ea8fe; --s2: #fb9a57; --s3: #3fcf9a; --s4: #b59cff;
-    --s5: #f585bb; --s6: #f2c94c; --s7: #45cfe6; --s8: #9fb0c6;
-  }
-}
-</style>"""
 
 
 class Line(NamedTuple):
@@ -137,12 +123,6 @@ def _draw(axes: Axes, panel: Document, shown: Sequence[Line], window: Window) ->
     axes.set_xlabel("minutes")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: UNITS[defaults["unit"]].format(value)))
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8)
-
-
-def standing_alone(element: str) -> str:
-    """A file of its own, with the colours that a page would give it."""
-    head, _, rest = element.partition(">")
-    return f"{head}>{PAGE}{rest}"
 
 
 def now(client: httpx.Client) -> int:
