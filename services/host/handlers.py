@@ -203,8 +203,10 @@ class Workers:
                 del self._places[replica]
 
     async def _start(self, action: Start) -> None:
-        assert self._wishes is not None
-        queue, now = self._wishes[action.replica].queue, self._monotonic()
+        wish = self._wishes.get(action.replica) if self._wishes else None
+        if wish is None:  # while others were started, another order came, or the end
+            return
+        queue, now = wish.queue, self._monotonic()
         before = self._places.get(action.replica)
         failures = before.worker.failures if before else 0
         place = _Place(Worker("starting", action.version, now, now, failures), queue, now)

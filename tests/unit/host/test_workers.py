@@ -77,8 +77,11 @@ class FakeMachine:
         self.running_at_start: list[int] = []
         self.broken = False
         self.ready_at_once = True
+        self.meanwhile: Callable[[], object] = lambda: None
+        """What happens while a worker is started."""
 
     async def start(self, replica: Replica, queue: Queue, *, asleep: bool) -> FakeProcess:
+        self.meanwhile()
         if self.broken:
             raise OSError(12, "Cannot allocate memory")
         process = FakeProcess(replica.name)
@@ -330,6 +333,20 @@ async def test_it_obeys_an_order_instead_of_the_configuration(workers: Workers, 
     workers.obey(order(llm=1))
     await until(lambda: machine.names() == ["llm-0"])
     assert len(machine.started) == 4, "what was to stay was restarted"
+
+
+async def test_what_another_order_takes_back_while_others_are_started_is_not_started(
+    workers: Workers, machine: FakeMachine
+) -> None:
+    machine.meanwhile = lambda: workers.obey(order(llm=1))
+    workers.obey(order(llm=3))
+    workers.want(configured({"llm": 1}))
+    await until(is_ready(workers))
+    await several_looks()
+    assert [process.name for process in machine.started] == ["llm-0"]
+    machine.meanwhile = lambda: None
+    workers.obey(order(llm=2))
+    await until(lambda: machine.names() == ["llm-0", "llm-1"])
 
 
 async def test_an_order_outlives_whoever_gave_it_and_the_configuration(
