@@ -82,8 +82,10 @@ class Leadership:
                 await consumer.poll((), max_records=0, timeout_s=POLL_S)
                 self._require_membership()
         finally:
-            await self._abdicate()
-            await consumer.stop()
+            try:
+                await self._abdicate()  # raises what the reign raised
+            finally:
+                await consumer.stop()
 
     def _require_membership(self) -> None:
         if self._task is not None and self._task.done():

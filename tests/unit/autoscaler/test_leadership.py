@@ -4,8 +4,11 @@ import pytest
 
 from schemas.fleet import AutoscalerStarted
 from schemas.topics import FLEET
+from services.autoscaler import leadership
 from services.autoscaler.leadership import Leadership
-from services.chassis.kafka.types import TopicPartition
+from services.chassis.kafka import supervision
+from services.chassis.kafka.in_memory import InMemoryConsumer
+from services.chassis.kafka.types import KafkaError, RebalanceListener, TopicPartition
 from tests.unit.autoscaler.leading import Autoscaler, Fleet
 
 
@@ -56,12 +59,34 @@ async def test_one_that_its_group_has_expelled_leads_no_more_and_then_again() ->
         await fleet.until(lambda: only.leads)
 
 
+async def test_a_member_that_cannot_begin_its_reign_leaves_before_it_joins_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervision, "RESTART_S", 0.001)
+    monkeypatch.setattr(leadership, "POLL_S", 0.001)
+    fleet = Fleet()
+    member = Autoscaler(fleet, "a")
+    joined: list[InMemoryConsumer] = []
+
+    def join(listener: RebalanceListener) -> InMemoryConsumer:
+        joined.append(member._member(listener))
+        return joined[-1]
+
+    producer = fleet.kafka.producer()
+    await producer.stop()
+    leading = Leadership(join, producer, fleet.clock, "a", member.scaler.lead)
+    with pytest.raises(KafkaError, match="the producer has stopped"):
+        await leading.run()
+    assert len(joined) == supervision.MAX_FAILURES
+    assert all(consumer._stopped for consumer in joined)
+
+
 async def test_a_reign_that_fails_ends_the_process() -> None:
     fleet = Fleet()
 
     async def fail(_: int) -> None:
         raise RuntimeError("a bug")
 
-    leadership = Leadership(Autoscaler(fleet, "a")._member, fleet.kafka.producer(), fleet.clock, "a", fail)
+    leading = Leadership(Autoscaler(fleet, "a")._member, fleet.kafka.producer(), fleet.clock, "a", fail)
     with pytest.raises(RuntimeError, match="a bug"):
-        await leadership.run()
+        await leading.run()
