@@ -4,7 +4,7 @@
 
 `unplaced` counts workers without a host, `hosts` those that each host is to have, both by queue label. It is told
 again a minute later, if nothing has changed, and later each time while it fails. A new machine announces itself; one
-that is to go is drained by whoever takes it away (SIGTERM to its host).
+that is to go is drained by whoever takes it away (SIGUSR1 to its host).
 """
 
 import asyncio
@@ -26,7 +26,8 @@ SHORT_FOR_S = 10.0
 EMPTY_FOR_S = 600.0
 """A machine takes minutes to come: one that has nothing to do may be wanted again."""
 TIMEOUT_S = 30.0
-AGAIN_S, AGAIN_AT_MOST_S = 60.0, 960.0
+AGAIN_S, MAX_DOUBLINGS = 60.0, 4
+AGAIN_AT_MOST_S = AGAIN_S * 2**MAX_DOUBLINGS
 CHECK_EVERY_S = 1.0
 
 
@@ -76,7 +77,7 @@ class Machines:
         except Exception as error:
             self._failures += 1
             log.warning("scale_machines_failed", failures=self._failures, reason=reason(error) or repr(error))
-        self._not_before = self._monotonic() + min(AGAIN_AT_MOST_S, AGAIN_S * 2**self._failures)
+        self._not_before = self._monotonic() + AGAIN_S * 2 ** min(self._failures, MAX_DOUBLINGS)
 
     def _is_due(self) -> bool:
         now = self._monotonic()

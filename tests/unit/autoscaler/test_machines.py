@@ -6,7 +6,7 @@ from itertools import pairwise
 from services.autoscaler.domain.control import Plan
 from services.autoscaler.domain.hosts import Host, Room
 from services.autoscaler.domain.layout import Layout, Placed, Unplaced
-from services.autoscaler.machines import AGAIN_S, EMPTY_FOR_S, SHORT_FOR_S, Machines
+from services.autoscaler.machines import AGAIN_AT_MOST_S, AGAIN_S, EMPTY_FOR_S, SHORT_FOR_S, Machines
 
 SHORT = Layout({"h": {"llm": Placed(2)}}, (Unplaced("llm", 1, 1),))
 FULL = Layout({"h": {"llm": Placed(2)}})
@@ -74,6 +74,16 @@ async def test_a_hook_that_fails_is_asked_later_each_time() -> None:
     await owner.after(400, SHORT, host("h", llm=2))
     times = [at for at, *_ in owner.told]
     assert [later - sooner for sooner, later in pairwise(times)] == [120, 240]
+
+
+async def test_a_hook_that_fails_for_weeks_is_still_asked() -> None:
+    owner = Owner()
+    owner.fails = True
+    owner.machines.on_look(Plan({}, SHORT), [])
+    for _ in range(1_100):
+        owner.now += AGAIN_AT_MOST_S
+        await owner.machines.tell()
+    assert len(owner.told) == 1_100
 
 
 async def test_who_leads_no_more_tells_nothing() -> None:
