@@ -1,15 +1,14 @@
 """What an autoscaler has learned in days, as one leader writes it down for the next."""
 
-from typing import Annotated, Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from schemas.base import Contract
 from services.autoscaler.domain.prediction import Accuracy, Level, Prediction
-from services.autoscaler.domain.season import DAY_SLOTS, WEEK_SLOTS, Learned, Season
+from services.autoscaler.domain.season import DAY_SLOTS, WEEK_SLOTS, Figure, Learned, Season
 
 MAX_QUEUES, MAX_STEPS = 1_000, 20_000
-Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class LearnedStep(Contract):
@@ -19,6 +18,12 @@ class LearnedStep(Contract):
     step: str
     taken: Figure
     runs: Figure
+
+    @model_validator(mode="after")
+    def _is_a_share(self) -> Self:
+        if self.taken > self.runs:
+            raise ValueError(f"taken {self.taken} > runs {self.runs}")
+        return self
 
 
 class LearnedQueue(Contract):

@@ -7,7 +7,9 @@ has not been seen twice also asks the same time of the other days, since a new s
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 SLOT_S = 600
 DAY_SLOTS = 86_400 // SLOT_S
@@ -18,12 +20,16 @@ TRUSTED = 2
 """Weeks after which a slot speaks for itself."""
 
 
+Figure = Annotated[float, Field(ge=0, le=1e12)]
+"""Of what is read from a file: no more than can be reckoned with."""
+
+
 class Learned(NamedTuple):
     """What a slot knows."""
 
-    number: int
-    mean: float
-    seen: int
+    number: Annotated[int, Field(ge=0)]
+    mean: Figure
+    seen: Annotated[int, Field(ge=1)]
 
 
 @dataclass(slots=True)

@@ -65,7 +65,21 @@ async def test_without_a_file_it_begins_anew(tmp_path: Path) -> None:
     assert await Memory(tmp_path / "autoscaler.json").recall() == NOTHING_LEARNED
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"format": 2}', '{"queues": {"llm": {"start_s": -1}}}', "\0" * 99])
+UNUSABLE = [
+    "",
+    "{",
+    '{"format": 2}',
+    '{"queues": {"llm": {"start_s": -1}}}',
+    '{"queues": {"llm": {"service_s": 1e300}}}',
+    '{"queues": {"llm": {"week": [[0, NaN, 2]]}}}',
+    '{"queues": {"llm": {"week": [[0, -1.0, 2]]}}}',
+    '{"queues": {"llm": {"day": [[0, 1.0, -1]]}}}',
+    '{"steps": [{"pipeline": "ask", "step": "check", "taken": 9.0, "runs": 1.0}]}',
+    "\0" * 99,
+]
+
+
+@pytest.mark.parametrize("content", UNUSABLE)
 async def test_a_file_that_cannot_be_used_is_none(tmp_path: Path, content: str) -> None:
     file = tmp_path / "autoscaler.json"
     file.write_text(content)
