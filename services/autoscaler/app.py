@@ -92,8 +92,8 @@ async def serve(app: App[AutoscalerSettings]) -> None:
 async def _log(connection: Connection, topic: str, *, tail: int | None = None) -> AsyncIterator[LogReader]:
     settings = ConsumerSettings(group=None, topics=(topic,))
     reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener), tail=tail)
-    await reader.start()
     try:
+        await reader.start()
         yield reader
     finally:
         await reader.stop()

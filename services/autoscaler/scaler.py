@@ -22,7 +22,7 @@ from services.autoscaler.runs import RunFollower
 from services.chassis.clock import LogClock
 from services.chassis.fleet import FleetPublisher
 from services.chassis.kafka.log_reader import LogReader
-from services.chassis.kafka.types import Producer
+from services.chassis.kafka.types import KafkaError, Producer
 from services.chassis.logging import log
 
 LOOK_EVERY_S = 1.0
@@ -31,6 +31,8 @@ REST_S = 0.2
 REPEAT_AFTER = 2
 """Looks: whoever joins later hears it soon, and hosts know that somebody leads."""
 
+FOLLOW_AGAIN_S = 5.0
+"""After the events could not be read."""
 REMEMBER_EVERY_S = 60.0
 """What was learned later is lost with a process that is killed."""
 
@@ -135,8 +137,14 @@ class _Reign:
             self.watch(self._watched)
 
     async def _follow_runs(self) -> None:
-        async with self._around.events() as events:
-            await RunFollower(self.control.open_runs, self._on_needs).run(events)
+        """Without it nothing is done ahead; what comes and waits is seen all the same."""
+        while True:
+            try:
+                async with self._around.events() as events:
+                    await RunFollower(self.control.open_runs, self._on_needs).run(events)
+            except KafkaError as error:
+                log.warning("runs_not_followed", exc_info=error)
+            await asyncio.sleep(FOLLOW_AGAIN_S)
 
     def _on_needs(self, model_classes: frozenset[str]) -> None:
         """A run has started: is there a worker of every class that it will call?"""

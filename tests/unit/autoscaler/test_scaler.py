@@ -10,8 +10,10 @@ import pytest
 from schemas.fleet import Kept, Placement, ScalingDecision
 from schemas.models import Scaling
 from schemas.topics import EVENTS
+from services.autoscaler import scaler
+from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.messages import run_record
-from services.chassis.kafka.types import TopicPartition
+from services.chassis.kafka.types import KafkaError, TopicPartition
 from tests.unit.autoscaler.graphs import call, graph
 from tests.unit.autoscaler.leading import ROOM, Autoscaler, Fleet, host, worker
 from tests.unit.autoscaler.test_runs import started
@@ -215,6 +217,30 @@ async def test_a_run_that_needs_a_class_at_zero_does_not_wait_for_the_next_look(
     decision = last_decision(fleet)
     assert decision is not None
     assert decision.because.startswith("pre-warm")
+
+
+async def test_what_is_decided_does_not_depend_on_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaler, "FOLLOW_AGAIN_S", 0.001)
+    fleet = Fleet()
+    autoscaler = Autoscaler(fleet, "a", scaling=ZERO)
+    opened = autoscaler._events
+    failures = iter([True, True])
+
+    @asynccontextmanager
+    async def events() -> AsyncIterator[LogReader]:
+        if next(failures, False):
+            raise KafkaError("a partition of the events has no leader")
+        async with opened() as log:
+            yield log
+
+    autoscaler.scaler._around = autoscaler.scaler._around._replace(events=events)
+    fleet.say(host())
+    await fleet.settle()
+    async with autoscaler.running():
+        await fleet.until(lambda: next(failures, None) is None and last_placement(fleet))
+        run = run_record(EVENTS, started("r", graph(call("answer", "llm"))), partition=0)
+        fleet.kafka.append(TopicPartition(EVENTS, 0), run)
+        await fleet.until(lambda: getattr(last_placement(fleet), "queues", {}) == {"llm": Kept(warm=1)})
 
 
 async def test_what_waits_for_a_group_that_never_committed_brings_a_worker() -> None:
