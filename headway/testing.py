@@ -25,7 +25,7 @@ from schemas.base import Json, LogTime, Priority
 from schemas.config import Bundle
 from schemas.events import EVENT, Event, RequestCoordinates
 from schemas.fleet import BreakerState, WorkerStatus
-from schemas.models import Backend, OpenAIEngine, SimulatedEngine
+from schemas.models import Backend, HttpEngine, OpenAIEngine, SimulatedEngine, TritonEngine
 from schemas.redis_keys import EndedRun
 from schemas.requests import InferenceRequest
 from schemas.responses import InferenceResponse
@@ -70,7 +70,12 @@ READY_TIMEOUT_S = 30.0
 POLL_S = 0.005
 INFORM_S = 0.25
 MAX_OPEN_RUNS = 100_000
-_STAND_INS = {**STAND_INS, OpenAIEngine: {"text": "(simulated)", "finish_reason": "stop"}}
+_STAND_INS = {
+    **STAND_INS,
+    OpenAIEngine: {"text": "(simulated)", "finish_reason": "stop"},
+    HttpEngine: {},
+    TritonEngine: {},
+}
 
 
 @asynccontextmanager

@@ -40,7 +40,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         asked = set(getattr(item, "fixturenames", ()))
         if item.get_closest_marker("plane"):
             item.add_marker(pytest.mark.xdist_group("planes"))
-        elif asked & {"kafka_bootstrap", "redis_url", "pipelines"} or item.get_closest_marker("models"):
+        elif asked & {"kafka_bootstrap", "redis_url", "pipelines"} or any(
+            map(item.get_closest_marker, ("models", "triton"))
+        ):
             item.add_marker(pytest.mark.xdist_group("servers"))
 
 

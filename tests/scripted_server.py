@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,13 @@ class Asked:
         return value
 
 
+class Reply(NamedTuple):
+    """A status and a body."""
+
+    status: int
+    body: bytes
+
+
 @dataclass
 class ScriptedServer:
     """Answers every request with `status`, `headers` and `body`, until it is told otherwise."""
@@ -30,6 +38,8 @@ class ScriptedServer:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b"{}"
     hangs: bool = False
+    reply: Callable[[Asked], Reply | None] | None = None
+    """Where there is one, it says how to answer; None is not at all."""
     answers: asyncio.Event = field(default_factory=asyncio.Event)
     """Cleared, no answer is begun."""
     closes_after: int = 1_000_000
@@ -42,7 +52,8 @@ class ScriptedServer:
     working: int = 0
     came: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
-    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set, repr=False)
+    _listening: asyncio.Server | None = field(default=None, repr=False)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until either side closes it."""
@@ -65,24 +76,38 @@ class ScriptedServer:
         self.working += 1
         try:
             await self.answers.wait()
-            if self.hangs:
+            reply = self._reply(asked)
+            if reply is None:
                 self.came.set()
                 await reader.read()  # returns when the client has left
                 self.left.set()
                 raise ConnectionResetError
-            said = {"Content-Length": str(len(self.body))} | self.headers
-            lines = [f"HTTP/1.1 {self.status} Said", *(f"{name}: {value}" for name, value in said.items())]
-            writer.write("\r\n".join([*lines, "", ""]).encode() + self.body)
+            said = {"Content-Length": str(len(reply.body))} | self.headers
+            lines = [f"HTTP/1.1 {reply.status} Said", *(f"{name}: {value}" for name, value in said.items())]
+            writer.write("\r\n".join([*lines, "", ""]).encode() + reply.body)
             await writer.drain()
             if self.breaks_off:
                 raise ConnectionResetError
         finally:
             self.working -= 1
 
-    def hang_up(self) -> None:
-        """Closes every connection."""
+    def _reply(self, asked: Asked) -> Reply | None:
+        if self.reply is not None:
+            return self.reply(asked)
+        return None if self.hangs else Reply(self.status, self.body)
+
+    async def open(self) -> None:
+        """Listens; where it listened before, if it did."""
+        self._listening = await asyncio.start_server(self.serve, "127.0.0.1", self.port)
+        self.port = self._listening.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Ends every connection, and takes no more."""
+        assert self._listening is not None
+        self._listening.close()
         for writer in self._writers:
-            writer.close()
+            writer.transport.abort()
+        await self._listening.wait_closed()
 
 
 async def _request(reader: asyncio.StreamReader) -> Asked | None:
@@ -99,11 +124,8 @@ async def scripted_server(body: bytes = b"{}") -> AsyncIterator[ScriptedServer]:
     """One on a free port of this host."""
     server = ScriptedServer(body=body)
     server.answers.set()
-    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.port = listening.sockets[0].getsockname()[1]
+    await server.open()
     try:
         yield server
     finally:
-        listening.close()
-        server.hang_up()
-        await listening.wait_closed()
+        await server.close()

@@ -29,7 +29,7 @@ MAX_ANSWER_BYTES = 32 << 20
 LOAD_TIMEOUT_S = 900.0
 """Large models load for minutes."""
 TELL_TIMEOUT_S = 5.0
-"""For what the server knows by heart."""
+"""For what the server does at once, if it does anything."""
 _CHANNEL = [
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
     ("grpc.max_send_message_length", -1),  # an input is bounded where it comes from
@@ -53,21 +53,30 @@ class ServedModel:
     def __init__(self, config: models.TritonEngine, headers: Mapping[str, str]) -> None:
         """Connects when it is first asked."""
         self._config = config
-        self._where = f"{config.model} at {config.address}"
+        self._where = f"model {config.model} at {config.address}"
         self._headers = {name.lower(): value for name, value in headers.items()}  # gRPC wants them so
         self._client = InferenceServerClient(config.address, ssl=config.tls, channel_args=_CHANNEL)
         self._signature: Signature | None = None
         self._answers_often = False
 
+    async def is_loaded(self) -> bool:
+        """In whatever state it is."""
+        with self._faults():
+            return bool(
+                await self._client.is_model_ready(
+                    self._config.model, self._config.version, headers=self._headers, client_timeout=TELL_TIMEOUT_S
+                )
+            )
+
     async def load(self) -> None:
-        """Returns when it is loaded; if it was, at once, in whatever state it is."""
+        """Returns when it is loaded."""
         with self._faults():
             await self._client.load_model(self._config.model, headers=self._headers, client_timeout=LOAD_TIMEOUT_S)
 
     async def unload(self) -> None:
-        """Calls under way are still answered."""
+        """Returns at once: calls under way are still answered."""
         with self._faults():
-            await self._client.unload_model(self._config.model, headers=self._headers, client_timeout=LOAD_TIMEOUT_S)
+            await self._client.unload_model(self._config.model, headers=self._headers, client_timeout=TELL_TIMEOUT_S)
 
     async def describe(self) -> Signature:
         """Asks what the model takes and gives."""

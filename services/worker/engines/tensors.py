@@ -19,8 +19,8 @@ from services.worker.domain.engine import CallerFault, EngineFailed, EngineUnava
 from services.worker.engines.outcomes import read_input
 
 MAX_SIDE = 1 << 20
-"""A side of which the model takes any number."""
-_PLAIN: dict[str, type] = {"BYTES": str, "BOOL": bool}
+"""Of a side of any length, and of a text."""
+_PLAIN: dict[str, Any] = {"BYTES": Annotated[str, Field(max_length=MAX_SIDE)], "BOOL": bool}
 
 
 class Tensor(NamedTuple):

@@ -62,16 +62,15 @@ class TritonEngine:
         except EngineUnavailable:
             if not self._controls:
                 raise
-            await self._loaded().unload()  # loading alone would leave it as it is
             await self._close()
-            await self._open()
+            await self._open(ill=True)
             await self.health(FIRST_HEALTH_TIMEOUT_S)
 
     @property
     def _controls(self) -> bool:
         return self._config.model_control == "explicit"
 
-    async def _open(self) -> None:
+    async def _open(self, *, ill: bool = False) -> None:
         try:
             from services.worker.engines.open_inference import ServedModel
         except ImportError as error:
@@ -79,7 +78,9 @@ class TritonEngine:
         names = self._config.header_env
         headers = {name: header_value(self._headers.get(name), variable) for name, variable in names.items()}
         self._model = ServedModel(self._config, headers)
-        if self._controls:
+        if ill:
+            await self._model.unload()  # loading alone would leave it as it is
+        if self._controls and not await self._model.is_loaded():
             await self._model.load()
         signature = await self._model.describe()
         self._probe = self._config.health_input or signature.smallest()

@@ -2,13 +2,17 @@
 
 import asyncio
 import base64
+import json
 import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from enum import Flag, auto
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
 
 import psutil
 
@@ -16,11 +20,15 @@ from schemas import models
 from schemas.base import Json
 from services.worker.domain.engine import Call, Engine
 from services.worker.engines.function import FunctionEngine
+from services.worker.engines.http import HttpEngine
 from services.worker.engines.llamacpp import LlamaCppEngine
 from services.worker.engines.onnx import OnnxEngine
 from services.worker.engines.openai import OpenAIEngine
 from services.worker.engines.simulated import SimulatedEngine
+from services.worker.engines.triton import TritonEngine
 from tests.contract.engines import functions_under_test
+from tests.contract.engines.triton_server import TritonServer, installed
+from tests.scripted_server import Asked, Reply, ScriptedServer, scripted_server
 
 HERE = Path(__file__).parent
 SLOTS = 2
@@ -29,11 +37,44 @@ _numbers = count(1)
 Input = Mapping[str, Json]
 
 
+class Trait(Flag):
+    """What a kind of engine is, and another is not: which cases it has to pass."""
+
+    PLAIN = 0
+    UNLOADS = auto()
+    """Asleep, it has no model, and refuses calls."""
+    NAMES_A_MODEL = auto()
+    """It is told which, and there may be no such."""
+    SERVER = auto()
+    """What answers is a process of its own, that may die and stand still."""
+    OUTLIVED = auto()
+    """The server is there before the engine, and after it."""
+    SCRIPTED = auto()
+    """The server says whatever a test wants."""
+
+
+class Server(Protocol):
+    """The process behind an engine."""
+
+    async def vanish(self) -> None:
+        """As if killed."""
+
+    async def come_back(self) -> None:
+        """In the same place."""
+
+    def freeze(self) -> None:
+        """As if stopped: it takes connections and says nothing."""
+
+    def thaw(self) -> None:
+        """It goes on."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """An engine that runs, and what is known about it."""
 
     engine: Engine
+    new: Callable[[], Engine]  # another one of its kind
     good: Input
     is_right: Callable[[Json], bool]
     malformed: Input
@@ -43,7 +84,9 @@ class Subject:
     is_idle: Callable[[], Awaitable[bool]]  # as seen behind the engine, not by it
     counts_input: bool = False
     counts_output: bool = False
-    refuses_asleep: bool = True
+    unknown: Callable[[], Engine] | None = None  # one whose model there is not
+    server: Server | None = None
+    script: ScriptedServer | None = None
 
 
 def call(value: Input, deadline_s: float = 30.0) -> Call:
@@ -74,6 +117,8 @@ async def onnx() -> AsyncIterator[Subject]:
 
     yield Subject(
         engine,
+        lambda: OnnxEngine("minilm-l6-int8"),
+        unknown=lambda: OnnxEngine("none-such"),
         good={"texts": ["When are default parameter values evaluated?", "x"]},
         is_right=_are_two_unit_vectors,
         malformed={"texts": ["a", 7]},
@@ -94,7 +139,10 @@ def _are_two_unit_vectors(output: Json) -> bool:
 
 @asynccontextmanager
 async def llamacpp() -> AsyncIterator[Subject]:
-    engine = LlamaCppEngine("smollm2-135m", slots=SLOTS, context=4_096, threads=1)
+    def new(model: str = "smollm2-135m") -> LlamaCppEngine:
+        return LlamaCppEngine(model, slots=SLOTS, context=4_096, threads=1)
+
+    engine = new()
     await engine.start()
 
     async def is_idle() -> bool:
@@ -106,29 +154,61 @@ async def llamacpp() -> AsyncIterator[Subject]:
         after = child.cpu_times()
         return after.user - before.user < 0.02
 
-    yield _chat_subject(engine, is_idle)
+    subject = _chat_subject(engine, new, is_idle)
+    yield replace(subject, unknown=lambda: new("none-such"), server=_Child(engine))
     await engine.stop()
 
 
+@dataclass(frozen=True)
+class _Child:
+    """Of `llamacpp`: the engine brings it back."""
+
+    engine: LlamaCppEngine
+
+    def _process(self) -> psutil.Process:
+        assert self.engine._server is not None
+        return psutil.Process(self.engine._server.pid)
+
+    async def vanish(self) -> None:
+        assert self.engine._server is not None
+        self.engine._server.kill()
+        await self.engine._server.wait()
+
+    async def come_back(self) -> None:
+        pass
+
+    def freeze(self) -> None:
+        self._process().suspend()
+
+    def thaw(self) -> None:
+        self._process().resume()
+
+
 @asynccontextmanager
-async def openai(server: Subject) -> AsyncIterator[Subject]:
+async def openai_at_llamacpp(server: Subject) -> AsyncIterator[Subject]:
     """The client against the real server of `llamacpp`."""
     llama = server.engine
     assert isinstance(llama, LlamaCppEngine)
     assert llama._client is not None
     url = llama._client._url.removesuffix("/chat/completions")
-    engine = OpenAIEngine(url, "any", api_key=llama._api_key, api_key_env="LLM_API_KEY", by_proxy=False)
+    key = llama._api_key
+
+    def new() -> OpenAIEngine:
+        return OpenAIEngine(url, "any", api_key=key, api_key_env="LLM_API_KEY", by_proxy=False)
+
+    engine = new()
     await engine.start()
-    yield replace(_chat_subject(engine, server.is_idle), refuses_asleep=False)
+    yield _chat_subject(engine, new, server.is_idle)
     await engine.stop()
 
 
 LONG_LIST: Json = {"type": "array", "items": {"type": "integer"}, "minItems": 500}
 
 
-def _chat_subject(engine: Engine, is_idle: Callable[[], Awaitable[bool]]) -> Subject:
+def _chat_subject(engine: Engine, new: Callable[[], Engine], is_idle: Callable[[], Awaitable[bool]]) -> Subject:
     return Subject(
         engine,
+        new,
         good={"messages": [{"role": "user", "content": "What is 2+2?"}], "max_tokens": 16},
         is_right=lambda output: "4" in output["text"] and output["finish_reason"] in ("stop", "length"),
         malformed={"messages": [{"role": "user", "content": 7}]},
@@ -148,7 +228,11 @@ def _chat_subject(engine: Engine, is_idle: Callable[[], Awaitable[bool]]) -> Sub
 @asynccontextmanager
 async def function(name: str) -> AsyncIterator[Subject]:
     path = f"{functions_under_test.__name__}:{name}"
-    engine = FunctionEngine({"shout": path}, slots=SLOTS, home=HERE, folder=HERE)
+
+    def new() -> FunctionEngine:
+        return FunctionEngine({"shout": path}, slots=SLOTS, home=HERE, folder=HERE)
+
+    engine = new()
     await engine.start()
 
     async def is_idle() -> bool:
@@ -156,6 +240,7 @@ async def function(name: str) -> AsyncIterator[Subject]:
 
     yield Subject(
         engine,
+        new,
         good={"call": "shout", "text": "hello"},
         is_right=lambda output: output == {"text": "HELLO"},
         malformed={"call": "shout"},
@@ -163,14 +248,16 @@ async def function(name: str) -> AsyncIterator[Subject]:
         too_long={"call": "shout", "text": "a" * 101},
         endless={"call": "shout", "text": "a", "seconds": 60},
         is_idle=is_idle,
-        refuses_asleep=False,
     )
     await engine.stop()
 
 
 @asynccontextmanager
 async def simulated() -> AsyncIterator[Subject]:
-    engine = SimulatedEngine(models.SimulatedEngine(kind="simulated", latency_ms=2, max_batch=4))
+    def new() -> SimulatedEngine:
+        return SimulatedEngine(models.SimulatedEngine(kind="simulated", latency_ms=2, max_batch=4))
+
+    engine = new()
     await engine.start()
     quiet = len(asyncio.all_tasks())
 
@@ -179,6 +266,7 @@ async def simulated() -> AsyncIterator[Subject]:
 
     yield Subject(
         engine,
+        new,
         good={"question": "Why?"},
         is_right=lambda output: output == {"question": "Why?"},
         malformed={"simulate": {"latency_ms": -1}},
@@ -188,3 +276,157 @@ async def simulated() -> AsyncIterator[Subject]:
         is_idle=is_idle,
     )
     await engine.stop()
+
+
+@dataclass(frozen=True)
+class _Scripted:
+    """A server in this process."""
+
+    script: ScriptedServer
+
+    async def vanish(self) -> None:
+        await self.script.close()
+
+    async def come_back(self) -> None:
+        await self.script.open()
+
+    def freeze(self) -> None:
+        self.script.answers.clear()
+
+    def thaw(self) -> None:
+        self.script.answers.set()
+
+    async def is_idle(self) -> bool:
+        return self.script.working == 0
+
+
+@asynccontextmanager
+async def openai() -> AsyncIterator[Subject]:
+    """The client against a server that knows one sentence."""
+    async with scripted_server() as script:
+        script.reply = _chat
+        server = _Scripted(script)
+
+        def new(model: str = "small") -> OpenAIEngine:
+            return OpenAIEngine(f"http://127.0.0.1:{script.port}/v1", model, by_proxy=False)
+
+        engine = new()
+        await engine.start()
+        subject = _chat_subject(engine, new, server.is_idle)
+        yield replace(subject, unknown=lambda: new("none-such"), server=server, script=script)
+        await engine.stop()
+
+
+def _chat(asked: Asked) -> Reply | None:
+    if asked.json["model"] != "small":
+        return Reply(404, b'{"error": {"code": "model_not_found"}}')
+    if b"Count." in asked.body:
+        return None
+    if len(asked.body) > 10_000:
+        return Reply(400, b'{"error": {"code": "context_length_exceeded"}}')
+    choice = {"message": {"content": "2+2 is 4."}, "finish_reason": "stop"}
+    return Reply(
+        200, json.dumps({"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 6}}).encode()
+    )
+
+
+@asynccontextmanager
+async def http() -> AsyncIterator[Subject]:
+    """The client against a function that shouts."""
+    async with scripted_server() as script:
+        script.reply = _shout
+        server = _Scripted(script)
+        config = models.HttpEngine.model_validate({
+            "kind": "http",
+            "url": f"http://127.0.0.1:{script.port}/shout",
+            "output": "/result",
+            "input_tokens": "/letters",
+            "health_input": {"text": "a"},
+        })  # fmt: skip
+        engine = HttpEngine(config, {}, by_proxy=False)
+        await engine.start()
+        yield Subject(
+            engine,
+            lambda: HttpEngine(config, {}, by_proxy=False),
+            good={"text": "hello"},
+            is_right=lambda output: output == {"text": "HELLO"},
+            malformed={"text": 7},
+            wrong_field="input",
+            too_long={"text": "a" * 101},
+            endless={"text": "for ever"},
+            is_idle=server.is_idle,
+            counts_input=True,
+            server=server,
+            script=script,
+        )
+        await engine.stop()
+
+
+def _shout(asked: Asked) -> Reply | None:
+    text = asked.json["text"]
+    if not isinstance(text, str):
+        return Reply(422, b"{}")
+    if len(text) > 100:
+        return Reply(413, b"")
+    if text == "for ever":
+        return None
+    return Reply(200, json.dumps({"result": {"text": text.upper()}, "letters": len(text)}).encode())
+
+
+@dataclass(frozen=True)
+class Triton:
+    """A real server."""
+
+    triton: TritonServer
+
+    async def vanish(self) -> None:
+        await self.triton.kill()
+
+    async def come_back(self) -> None:
+        await self.triton.start()
+
+    def freeze(self) -> None:
+        psutil.Process(self.triton.pid).suspend()
+
+    def thaw(self) -> None:
+        psutil.Process(self.triton.pid).resume()
+
+
+@asynccontextmanager
+async def triton() -> AsyncIterator[Subject]:
+    """The client against a real Triton. TritonMissingError where there is none to be had."""
+    installation = await asyncio.to_thread(installed)
+    with TemporaryDirectory(prefix="headway-triton-") as folder:
+        server = TritonServer(installation, Path(folder))
+        try:
+            await server.start()
+
+            def new(model: str = "shout") -> TritonEngine:
+                return TritonEngine(triton_config(server, model), {})
+
+            async def is_idle() -> bool:
+                return not [*server.desk.iterdir()]
+
+            engine = new()
+            await engine.start()
+            yield Subject(
+                engine,
+                new,
+                good={"TEXT": ["hello", "über"], "SECONDS": [0]},
+                is_right=lambda output: output == {"SHOUTED": ["HELLO", "ÜBER"], "LENGTHS": [5, 4]},
+                malformed={"TEXT": ["a", 7]},
+                wrong_field="input.TEXT.1",
+                too_long={"TEXT": ["a"], "SECONDS": [1.0, 2.0]},
+                endless={"TEXT": ["a"], "SECONDS": [600.0]},
+                is_idle=is_idle,
+                unknown=lambda: new("none-such"),
+                server=Triton(server),
+            )
+            await engine.stop()
+        finally:
+            await server.kill()
+
+
+def triton_config(server: TritonServer, model: str) -> models.TritonEngine:
+    """Of a model that the engine loads and unloads."""
+    return models.TritonEngine(kind="triton", address=server.address, model=model, model_control="explicit")

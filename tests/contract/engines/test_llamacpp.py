@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from services.worker.domain.engine import HEALTH_TIMEOUT_S, EngineUnavailable, Result
+from services.worker.domain.engine import EngineUnavailable, Result
 from services.worker.engines.llamacpp import LlamaCppEngine
 from tests.contract.engines.subjects import LONG_LIST, call, until
 
@@ -63,51 +63,6 @@ async def kill_child(engine: LlamaCppEngine) -> None:
     assert engine._server is not None
     engine._server.kill()
     await engine._server.wait()
-
-
-async def test_stopping_it_leaves_no_child(engine: LlamaCppEngine) -> None:
-    pid = child_of(engine).pid
-    await engine.stop()
-    await engine.stop()
-    assert not psutil.pid_exists(pid)
-
-
-async def test_a_dead_child_is_noticed_and_replaced(engine: LlamaCppEngine) -> None:
-    await kill_child(engine)
-    (outcome,) = await engine.infer([call(HELLO)])
-    assert isinstance(outcome, EngineUnavailable)
-    with pytest.raises(EngineUnavailable):
-        await engine.health()
-
-    await engine.start()
-
-    (outcome,) = await engine.infer([call(HELLO)])
-    assert isinstance(outcome, Result)
-
-
-async def test_a_call_in_a_child_that_dies_may_be_tried_elsewhere(engine: LlamaCppEngine) -> None:
-    task = asyncio.create_task(engine.infer([call(HELLO | ENDLESS)]))
-    before = child_of(engine).cpu_times().user
-
-    async def is_working() -> bool:
-        return child_of(engine).cpu_times().user > before
-
-    await until(is_working)
-    await kill_child(engine)
-    (outcome,) = await task
-    assert isinstance(outcome, EngineUnavailable)
-    assert outcome.retryable
-
-
-async def test_a_wedged_child_is_unhealthy_within_the_health_timeout(engine: LlamaCppEngine) -> None:
-    child = child_of(engine)
-    child.suspend()
-    try:
-        async with asyncio.timeout(HEALTH_TIMEOUT_S + 2):
-            with pytest.raises(EngineUnavailable):
-                await engine.health()
-    finally:
-        child.resume()
 
 
 async def test_the_child_dies_with_its_parent_even_by_kill_9() -> None:

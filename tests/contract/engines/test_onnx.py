@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import threading
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -10,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from schemas.base import Json
-from services.worker.domain.engine import DeadlineExceeded, EngineUnavailable, Outcome, Result
+from services.worker.domain.engine import DeadlineExceeded, Outcome, Result
 from services.worker.engines.onnx import OnnxEngine
-from tests.contract.engines.subjects import call, until
+from tests.contract.engines.subjects import call
 
 pytestmark = pytest.mark.models
 
@@ -74,31 +73,3 @@ async def test_the_event_loop_goes_on_while_it_works(engine: OnnxEngine) -> None
         turns += 1
     assert turns > 20
     assert isinstance(task.result()[0], Result)
-
-
-async def test_an_unknown_model_is_said_so() -> None:
-    engine = OnnxEngine("bert")
-    with pytest.raises(EngineUnavailable, match="no model 'bert'; it has minilm-l6-int8"):
-        await engine.start()
-    await engine.stop()
-
-
-async def test_it_refuses_calls_before_its_start() -> None:
-    engine = OnnxEngine("minilm-l6-int8")
-    (outcome,) = await engine.infer([call({"texts": ["x"]})])
-    assert isinstance(outcome, EngineUnavailable)
-    await engine.stop()
-
-
-async def test_stopping_it_leaves_no_thread() -> None:
-    before = set(threading.enumerate())
-    engine = OnnxEngine("minilm-l6-int8")
-    await engine.start()
-    assert set(threading.enumerate()) - before
-    await engine.stop()
-    await engine.stop()
-
-    async def none_left() -> bool:
-        return not [t for t in set(threading.enumerate()) - before if t.name.startswith("onnx")]
-
-    await until(none_left)

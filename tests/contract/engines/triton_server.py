@@ -1,0 +1,149 @@
+"""NVIDIA's own Triton server, from a package and without a container, with models of ours.
+
+The package is no dependency of the project: it is put into a folder that all runs share, with the numpy that its
+Python models need, which is not ours.
+"""
+
+import asyncio
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from asyncio.subprocess import DEVNULL, Process
+from pathlib import Path
+
+import httpx
+
+from headway.plane.ports import free_ports
+
+PACKAGES = ("nvidia-pytriton==0.7.0", "numpy==1.26.4")  # at the first call numpy 2 kills a model's process
+VERSION = "2.51"
+INSTALL_TIMEOUT_S = 300.0
+START_TIMEOUT_S = 60.0
+MODELS = Path(__file__).parent / "triton_models"
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+class TritonMissingError(Exception):
+    """It cannot be had here; the text says why."""
+
+
+def installed() -> Path:
+    """The environment that has the server, made if need be: 130 MB are fetched once, by pip."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headway"
+    folder = root / f"triton-{VERSION}-python{_PYTHON}"
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / "triton.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _install(folder)
+    return folder
+
+
+def _install(folder: Path) -> None:
+    if not (Path(sysconfig.get_config_var("LIBDIR") or "") / f"libpython{_PYTHON}.so.1.0").exists():
+        raise TritonMissingError(f"Triton's Python models need libpython{_PYTHON}.so, which this Python has not")
+    partial = folder.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", partial], check=True)
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(partial / "bin" / "python"),
+        "install",
+        "--quiet",
+        "--no-deps",
+    ]
+    try:
+        subprocess.run(
+            [*pip, "--only-binary", ":all:", "--retries", "1", *PACKAGES],
+            check=True, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S,
+        )  # fmt: skip
+    except subprocess.SubprocessError as error:
+        said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        raise TritonMissingError(f"{PACKAGES[0]} cannot be installed: {said[-1] if said else error}") from None
+    triton = _triton(partial)
+    stub = "triton_python_backend_stub"
+    shutil.copy(triton / "python_backend_stubs" / _PYTHON / stub, triton / "backends" / "python" / stub)
+    for program in (triton / "bin" / "tritonserver", triton / "backends" / "python" / stub):
+        program.chmod(0o755)
+    partial.rename(folder)  # in one step: a folder that is there is whole
+
+
+def _triton(folder: Path) -> Path:
+    return folder / "lib" / f"python{_PYTHON}" / "site-packages" / "pytriton" / "tritonserver"
+
+
+class TritonServer:
+    """A process on ports of its own, which it keeps when it is started again. Models are loaded when asked for."""
+
+    def __init__(self, installation: Path, folder: Path) -> None:
+        self._installation = installation
+        self._folder = folder
+        self._http_port, self._grpc_port, self._metrics_port = free_ports(3)
+        self._process: Process | None = None
+        self.desk = folder / "desk"
+        self.desk.mkdir()
+        for source in MODELS.glob("*.py"):
+            model = folder / "models" / source.stem
+            (model / "1").mkdir(parents=True)
+            shutil.copy(source, model / "1" / "model.py")
+            config = source.with_suffix(".pbtxt").read_text()
+            (model / "config.pbtxt").write_text(config.replace("DESK", str(self.desk)))
+
+    @property
+    def address(self) -> str:
+        """Of gRPC."""
+        return f"127.0.0.1:{self._grpc_port}"
+
+    @property
+    def pid(self) -> int:
+        """Of the server; its models' processes are its children."""
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Returns when it listens."""
+        triton = _triton(self._installation)
+        libraries = [sysconfig.get_config_var("LIBDIR"), str(triton.parents[1] / "nvidia_pytriton.libs")]
+        path = [str(self._installation / "bin"), os.environ["PATH"]]
+        environment = {"PATH": os.pathsep.join(path), "LD_LIBRARY_PATH": os.pathsep.join(libraries)}
+        with (self._folder / "log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                triton / "bin" / "tritonserver",
+                f"--model-repository={self._folder / 'models'}",
+                f"--backend-directory={triton / 'backends'}",
+                "--model-control-mode=explicit",
+                *(f"--{kind}-address=127.0.0.1" for kind in ("http", "grpc", "metrics")),
+                f"--http-port={self._http_port}",
+                f"--grpc-port={self._grpc_port}",
+                f"--metrics-port={self._metrics_port}",
+                "--allow-gpu-metrics=false",
+                "--exit-timeout-secs=2",
+                env=environment, stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while not await self._is_ready():
+                if self._process.returncode is not None:
+                    raise RuntimeError(f"Triton ended: see {self._folder / 'log'}")
+                await asyncio.sleep(0.1)
+
+    async def _is_ready(self) -> bool:
+        try:
+            async with httpx.AsyncClient(trust_env=False) as client:
+                return (await client.get(f"http://127.0.0.1:{self._http_port}/v2/health/ready")).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    async def kill(self) -> None:
+        """It and the processes of its models, by force."""
+        if self._process is not None and self._process.returncode is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            await self._process.wait()
+        for paper in self.desk.iterdir():
+            paper.unlink()
