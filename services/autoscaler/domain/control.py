@@ -105,11 +105,12 @@ class Control:
         self._backends: Counter[str] = Counter()
         self._known: dict[str, _Known] = {}
         self._prewarmed: Mapping[str, Floor] = {}
-        self._layout: Layout | None = None
+        self._layout = Layout()
         self._forgot_s = 0.0
 
     def watch(self, queues: Sequence[Scaled]) -> None:
         """Takes another configuration; what is known of queues that stay is kept. The first are placed first."""
+        self._before = self.learned()  # of queues that go, too
         self._queues = queues
         self._backends = Counter(queue.model_class for queue in queues)
         self._known = {queue.label: self._known.get(queue.label) or self._recalled(queue.label) for queue in queues}
@@ -129,7 +130,7 @@ class Control:
         if hosts is not None:
             self._layout = self._place(hosts, now_s)
         decisions = {label: known.decision for label, known in self._known.items() if known.decision}
-        return Plan(decisions, self._layout or Layout())
+        return Plan(decisions, self._layout)
 
     @property
     def predictions(self) -> Mapping[str, Prediction]:
@@ -183,8 +184,8 @@ class Control:
         self.false_warms.observe(self._prewarmed, here, called | self.open_runs.called())
 
     def _place(self, hosts: Sequence[Host], now_s: float) -> Layout:
-        """A queue of which nothing is known yet keeps what it has."""
-        before = as_running(hosts) if self._layout is None else self._layout
+        """A queue of which nothing is known yet keeps what it has, and a host that has come what it runs."""
+        before = Layout({**as_running(hosts).hosts, **self._layout.hosts})
         needs = [self._need(queue, before) for queue in self._queues]
         return place(needs, hosts, before, round(now_s * 1_000))
 

@@ -51,7 +51,7 @@ class Layout(NamedTuple):
 
 
 def as_running(hosts: Iterable[Host]) -> Layout:
-    """What a new leader begins with: everything stays where it runs, and as it is. What drains is going."""
+    """What hosts that were not placed on yet begin with: everything stays as it is. What drains is going."""
     return Layout({host.name: {label: _running(host, label) for label in host.running} for host in hosts})
 
 

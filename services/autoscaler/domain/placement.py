@@ -104,9 +104,13 @@ class _Plan:
         return need.label in host.failing, count, _room_left(host, self._used(host).plus(takes)), host.name
 
     def _least_used(self, need: Need, workers: Counter[str]) -> str:
-        """Where one goes first: where they fail, then where the fewest workers are, so that hosts become empty."""
-        having = [host for host in self._staying if workers[host.name]]
-        return min(having, key=lambda host: (need.label not in host.failing, self._count(host), host.name)).name
+        """Where one goes first: where they fail or are not ready, then where the fewest are, so that hosts empty."""
+
+        def rank(host: Host) -> tuple[bool, bool, int, str]:
+            are_ready = host.ready.get(need.label, 0) >= self._warm[need.label][host.name]
+            return need.label not in host.failing, are_ready, self._count(host), host.name
+
+        return min((host for host in self._staying if workers[host.name]), key=rank).name
 
     def _count(self, host: Host) -> int:
         return sum(self._warm[label][host.name] + self._asleep[label][host.name] for label in self._needs)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from schemas.base import Priority
+from schemas.models import Resources
 from services.autoscaler.domain.arrivals import Arrivals
 from services.autoscaler.domain.control import Control, Plan, Scaled
 from services.autoscaler.domain.hosts import Host, Room
@@ -151,6 +152,19 @@ def test_starts_in_vain_are_counted() -> None:
     look(control, 2.0, embedding=seen(), llm=seen())
     tallies = control.false_warms.tallies
     assert {label: tally.in_vain for label, tally in tallies.items()} == {"embedding": 0, "llm": 1}
+
+
+def test_a_host_that_was_silent_for_a_while_goes_on_with_what_runs_there() -> None:
+    control = watching(LLM._replace(resources=Resources(cpu=1.0)))
+    full = Host("a", Room(cpu=1.0, memory=1 << 30), 0, running={"llm": 1}, ready={"llm": 1})
+
+    def plan(now_s: float, *heard: Host) -> Plan:
+        return look(control, now_s, heard, llm=seen(1.0, 0, fleet=FleetSeen(warm=1)))
+
+    assert plan(1.0, full._replace(heard_ms=1_000)).layout.at("a", "llm") == Placed(1)
+    assert plan(20.0).layout.hosts == {}
+    back = plan(21.0, full._replace(heard_ms=21_000)).layout
+    assert (back.at("a", "llm"), back.unplaced) == (Placed(1), ())
 
 
 def test_another_configuration_keeps_what_is_known() -> None:

@@ -61,6 +61,15 @@ async def test_what_is_not_configured_for_a_while_is_not_forgotten(tmp_path: Pat
     assert meanwhile.learned().queues["llm"] == state.queues["llm"]
 
 
+def test_what_a_reign_has_learned_of_a_class_outlives_a_configuration_without_it() -> None:
+    control = experienced()
+    known = control.learned().queues["llm"]
+    control.watch([])
+    assert control.learned().queues["llm"] == known
+    control.watch([LLM])
+    assert control.prediction("llm").season.expected(9 * 3_600.0) == pytest.approx(9.0)
+
+
 async def test_without_a_file_it_begins_anew(tmp_path: Path) -> None:
     assert await Memory(tmp_path / "autoscaler.json").recall() == NOTHING_LEARNED
 

@@ -53,6 +53,12 @@ def test_a_worker_goes_from_where_the_fewest_are() -> None:
     assert found.hosts == {"a": {"llm": Placed(2)}, "b": {}}
 
 
+def test_one_that_is_not_ready_goes_before_one_that_is() -> None:
+    hosts = [host("a", running={"llm": 1}, ready={"llm": 1}), host("b", running={"llm": 1})]
+    found = placed([Need("llm", 1, resources=SMALL)], hosts, as_running(hosts))
+    assert found.hosts == {"a": {"llm": Placed(1)}, "b": {}}
+
+
 def test_what_finds_no_room_is_told() -> None:
     found = placed([Need("llm", 3, resources=LARGE)], [host("a"), host("b")])
     assert found.total("llm") == Placed(2)
