@@ -38,6 +38,8 @@ def begin(replicas: int, now_s: float) -> Steadied:
 
 def steadied(before: Steadied, wish: int, now_s: float, window_s: float, least: int = 0) -> Steadied:
     """One look later. `least`: not below it now, however little was wished for."""
+    if now_s < before.wishes[-1].at_s - window_s:  # the clock was set back: what was wished for is no longer ahead
+        before = begin(before.replicas, now_s)
     wishes = _remembered(before.wishes, Wish(now_s, wish), now_s - window_s)
     if wish > before.replicas:
         return Steadied(wish, now_s, wishes)

@@ -34,6 +34,13 @@ def test_more_is_granted_at_once() -> None:
     assert replicas([1, 5, 3, 9]) == [1, 5, 5, 9]
 
 
+def test_a_clock_that_is_set_back_an_hour_keeps_nothing_for_an_hour() -> None:
+    state = steadied(begin(8, 3_600.0), 8, 3_601.0, WINDOW_S)
+    for second in range(round(WINDOW_S) + 2):
+        state = steadied(state, 2, float(second), WINDOW_S)
+    assert state.replicas == 2
+
+
 def test_less_is_granted_when_a_whole_window_wished_for_less() -> None:
     numbers = replicas([8, *[2] * 70])
     assert numbers[:60] == [8] * 60
