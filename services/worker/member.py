@@ -113,7 +113,9 @@ class Member:
         roused = asyncio.create_task(self._roused.wait())
         drained = asyncio.create_task(self._desk.drain(LONGEST_TASK_S))
         try:
-            await asyncio.wait((roused, drained), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((roused, drained, self._desk.failed), return_when=asyncio.FIRST_COMPLETED)
+            if self._desk.failed.done():
+                self._desk.failed.result()
             if not roused.done():
                 await self._life.sleep()
                 self._on_change()

@@ -4,9 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from schemas.events import StepCompleted
 from schemas.fleet import BreakerState, WorkerStatus
 from services.chassis.health import ASLEEP
+from services.chassis.kafka.types import ProducerDeadError
 from services.worker.rest import Rest
 from tests.pipeline.test_worker_wiring import LLM, Plane, Worker, claim_of, queue_of, until
 
@@ -72,6 +75,21 @@ async def test_its_tasks_end_before_it_sleeps_and_others_take_what_waits() -> No
         assert other.engines["llm"].asked == [waiting.task_id]
         assert worker.engines["llm"].cancelled == []
         assert plane.shelf.find(claim_of(long)) is not None, "it is done, and known to be"
+
+
+async def test_a_result_that_cannot_be_told_ends_it_also_while_it_drains() -> None:
+    llm = queue_of("llm", slots=1, latency_ms=1)
+    plane = Plane(llm)
+    worker = Sleeper(plane, "worker-1", llm)
+    running = asyncio.create_task(worker.members["llm"].run())
+    await until(lambda: worker.members["llm"].why_not_ready() is None)
+    plane.put(plane.task(1, input={"simulate": {"latency_ms": 700}}))
+    await until(lambda: worker.engines["llm"].asked != [])
+    worker.rest.begin()
+    await until(lambda: worker.members_of_group() == 0)
+    worker.producer.die()
+    with pytest.raises(ProducerDeadError):
+        await asyncio.wait_for(running, 5)
 
 
 async def test_one_that_is_woken_while_it_drains_works_on_at_once() -> None:
