@@ -32,6 +32,9 @@ from services.host.domain.wishes import Wish, Wishes, allowed, unknown, wishes
 
 TICK_S = 0.5
 STARTING_PROBE_S, READY_PROBE_S = 0.25, 2.0
+FAILED_FOR_S = 900.0
+"""A queue whose workers were taken away because they fail here comes back only if it fails everywhere: a model that
+loads longer than a host believes in would else be started now here, now there, and never be ready."""
 WELL = {False: ("ready",), True: ("ready", "dozing", "asleep")}
 """States of a worker that does what it is to do, by whether that is to sleep."""
 
@@ -70,6 +73,8 @@ class Workers:
         self._versions: dict[Replica, str] = {}
         self._asleep: set[Replica] = set()
         self._places: dict[Replica, _Place] = {}
+        self._failed_at: dict[str, float] = {}
+        """By queue label, when its workers were last seen to fail."""
         self._changed = asyncio.Event()
         self._settled = self._ending = self._leaving = False
         self.left = asyncio.Event()
@@ -121,11 +126,20 @@ class Workers:
                 continue
 
     def _look(self) -> None:
-        """What has been reached for good."""
+        """What has been reached for good, and what fails."""
+        self._judge()
         if self._wishes is not None and all(self._is_well(*wished) for wished in self._wishes.items()):
             self._settled = True
         if self._leaving and not self._places and not self._wishes:
             self.left.set()
+
+    def _judge(self) -> None:
+        now = self._monotonic()
+        for replica, place in self._places.items():
+            if place.worker.is_failing(now):
+                self._failed_at[replica.label] = now
+            elif place.worker.is_proven(now):
+                self._failed_at.pop(replica.label, None)
 
     def leave(self) -> None:
         """It is to be given back: whoever places is told, and gives it nothing new."""
@@ -162,7 +176,7 @@ class Workers:
             "desired": None if self._wishes is None else _counted(self._wishes),
             "restarts": self.restarts,
             "leaving": self._leaving,
-            "failing": tuple(sorted({r.label for r, place in self._places.items() if place.worker.is_failing(now)})),
+            "failing": tuple(sorted(label for label, at in self._failed_at.items() if now - at < FAILED_FOR_S)),
         }
         return host.model_copy(update=told)
 

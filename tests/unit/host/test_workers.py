@@ -11,8 +11,8 @@ from schemas.models import ModelsFile, Queue, queues
 from services.chassis.metrics import Metrics
 from services.host import handlers
 from services.host.domain.orders import Order
-from services.host.domain.replicas import KILL_AFTER_S, LAST_BACKOFF_S, SILENT_S, Answer, Replica
-from services.host.handlers import Workers
+from services.host.domain.replicas import KILL_AFTER_S, LAST_BACKOFF_S, SILENT_S, STUCK_S, Answer, Replica
+from services.host.handlers import FAILED_FOR_S, Workers
 
 
 class FakeProcess:
@@ -500,6 +500,36 @@ async def test_a_queue_whose_workers_never_become_ready_is_reported(
         await until(lambda: status(workers).workers == {})
         monotonic.now_s += LAST_BACKOFF_S
     assert status(workers).failing == ("llm",)
+
+
+async def test_where_a_queue_failed_it_is_told_for_a_while_after_its_workers_were_taken_away(
+    workers: Workers, machine: FakeMachine, monotonic: Monotonic
+) -> None:
+    machine.ready_at_once = False
+    workers.want(configured({"llm": 1}))
+    workers.obey(order(llm=1))
+    for _ in range(round(STUCK_S / SILENT_S) + 1):
+        await several_looks()
+        monotonic.now_s += SILENT_S - 1
+    await until(lambda: status(workers).failing == ("llm",))
+    workers.obey(order())
+    await until(lambda: status(workers).workers == {})
+    assert status(workers).failing == ("llm",), "else it would come back before another host could have it ready"
+    monotonic.now_s += FAILED_FOR_S
+    assert status(workers).failing == ()
+
+
+async def test_a_queue_that_works_again_is_told_so(
+    workers: Workers, machine: FakeMachine, monotonic: Monotonic
+) -> None:
+    machine.ready_at_once = False
+    workers.want(configured({"llm": 1}))
+    for _ in range(round(STUCK_S / SILENT_S) + 1):
+        await several_looks()
+        monotonic.now_s += SILENT_S - 1
+    await until(lambda: status(workers).failing == ("llm",))
+    machine.started[0].ready = True
+    await until(lambda: status(workers).failing == ())
 
 
 async def test_it_collects_the_metrics_of_those_that_answer(workers: Workers, machine: FakeMachine) -> None:
