@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from schemas import headers
 from schemas.base import Contract, LogTime, RunStatus
 from schemas.graphs import Graph
-from services.autoscaler.domain.branches import calls
+from services.autoscaler.domain.branches import backend_of, calls
 from services.autoscaler.domain.open_runs import TELLING, OpenRuns
 from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.types import Record
@@ -46,7 +46,7 @@ class RunFollower:
     """Tells the open runs of a control."""
 
     def __init__(self, open_runs: OpenRuns, needs: Callable[[frozenset[str]], None]) -> None:
-        """`needs` hears at once which classes a run will call that has started."""
+        """`needs` hears at once what a run will call that has started: `class`, or the `class.backend` named."""
         self._runs = open_runs
         self._needs = needs
         self._graphs: dict[str, Graph] = {}
@@ -84,7 +84,7 @@ class RunFollower:
                 self._graphs.clear()
             self._graphs[started.graph_digest] = graph
         self._runs.start(run_id, graph, started.deadline_at)
-        self._needs(frozenset(str(step.chain[0].model_class) for step in calls(graph)))
+        self._needs(frozenset(map(backend_of, calls(graph))))
 
     def _called(self, run_id: str, value: bytes) -> None:
         self._decide(run_id, value, taken=True)

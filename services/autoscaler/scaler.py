@@ -146,10 +146,10 @@ class _Reign:
                 log.warning("runs_not_followed", exc_info=error)
             await asyncio.sleep(FOLLOW_AGAIN_S)
 
-    def _on_needs(self, model_classes: frozenset[str]) -> None:
-        """A run has started: is there a worker of every class that it will call?"""
+    def _on_needs(self, labels: frozenset[str]) -> None:
+        """A run has started: is there a worker of every queue that it will call?"""
         decisions = self._plan.decisions if self._plan else {}
-        if any(label in decisions and not decisions[label].replicas for label in model_classes):
+        if any(label in decisions and not decisions[label].replicas for label in labels):
             self._hurry.set()
 
     async def _look_on(self) -> None:

@@ -72,14 +72,14 @@ class Telemetry:
         known = control.predictions if control else {}
         errors = [(queue, known[queue.label].accuracy.error) for queue in queues if queue.label in known]
         self._set(PREDICTION_ERROR_RATIO, (((q.model_class, q.backend), error) for q, error in errors))
-        for model_class in {queue.model_class for queue in queues}:
-            self._count(model_class, control.false_warms.tallies.get(model_class, Tally()) if control else Tally())
+        for queue in queues:
+            self._count(queue, control.false_warms.tallies.get(queue.label, Tally()) if control else Tally())
 
-    def _count(self, model_class: str, tally: Tally) -> None:
-        before = self._counted.get(model_class, Tally())
-        self._metrics.counter(PREWARMS_TOTAL).labels(model_class).inc(tally.started - before.started)
-        self._metrics.counter(PREWARMS_IN_VAIN_TOTAL).labels(model_class).inc(tally.in_vain - before.in_vain)
-        self._counted[model_class] = tally
+    def _count(self, queue: Queue, tally: Tally) -> None:
+        before = self._counted.get(queue.label, Tally())
+        self._metrics.counter(PREWARMS_TOTAL).labels(queue.model_class).inc(tally.started - before.started)
+        self._metrics.counter(PREWARMS_IN_VAIN_TOTAL).labels(queue.model_class).inc(tally.in_vain - before.in_vain)
+        self._counted[queue.label] = tally
 
     def _show_offsets(self, sample: Sample) -> None:
         found = [

@@ -21,6 +21,12 @@ def calls(graph: Graph) -> list[Step]:
     return [step for step in graph.steps if step.kind is StepKind.MODEL and step.chain and step.chain[0].model_class]
 
 
+def backend_of(step: Step) -> str:
+    """What it calls: `class.backend` where it names one, else `class`."""
+    target = step.chain[0]
+    return f"{target.model_class}.{target.backend}" if target.backend else str(target.model_class)
+
+
 ASSUMED = 0.75
 """Of a condition, before a run is seen: likely enough to start its class for the very first run, which would wait for
 one start after another otherwise; one run that does not take it is enough to start none for the next.

@@ -33,6 +33,7 @@ class Scaled(NamedTuple):
     rules: Rules
     resources: Resources = Resources()
     schedules: tuple[Schedule, ...] = ()
+    backend: str = ""
 
     @classmethod
     def of(cls, queue: Queue, tier: Tier | None = None) -> "Scaled":
@@ -41,7 +42,8 @@ class Scaled(NamedTuple):
             Schedule(spec.cron, spec.timezone, spec.duration / 1_000, spec.min_replicas)
             for spec in queue.scaling.schedules
         )
-        return cls(queue.label, queue.model_class, Rules.of(queue, tier), queue.resources, schedules)
+        rules = Rules.of(queue, tier)
+        return cls(queue.label, queue.model_class, rules, queue.resources, schedules, queue.backend)
 
 
 class Plan(NamedTuple):
@@ -103,6 +105,8 @@ class Control:
         self._predicts = predicts
         self._queues: Sequence[Scaled] = ()
         self._backends: Counter[str] = Counter()
+        self._labels: Mapping[str, str] = {}
+        """By `class.backend`: a class's first backend is named like the class."""
         self._known: dict[str, _Known] = {}
         self._prewarmed: Mapping[str, Floor] = {}
         self._layout = Layout()
@@ -113,6 +117,7 @@ class Control:
         self._before = self.learned()  # of queues that go, too
         self._queues = queues
         self._backends = Counter(queue.model_class for queue in queues)
+        self._labels = {f"{queue.model_class}.{queue.backend}": queue.label for queue in queues}
         self._known = {queue.label: self._known.get(queue.label) or self._recalled(queue.label) for queue in queues}
 
     def look(self, seen: Mapping[str, Observation], hosts: Sequence[Host] | None, now_s: float) -> Plan:
@@ -157,11 +162,11 @@ class Control:
             self._forgot_s = now_s
 
     def _to_prewarm(self) -> Mapping[str, Floor]:
-        return prewarmed(self.open_runs.needs(), self._prewarmed) if self._prewarms else {}
+        return prewarmed(self.open_runs.needs(self._labels), self._prewarmed) if self._prewarms else {}
 
     def _is_told_by_graphs(self, queue: Scaled) -> bool:
         """Whether what runs will call comes to this queue, all of it, and likely enough that one is there for it."""
-        return self._backends[queue.model_class] == 1 and queue.model_class in self._prewarmed
+        return self._backends[queue.model_class] == 1 and queue.label in self._prewarmed
 
     def _decide(self, queue: Scaled, seen: Observation, now_s: float) -> None:
         known = self._known[queue.label]
@@ -171,8 +176,8 @@ class Control:
 
     def _floors(self, queue: Scaled, known: _Known, now_s: float) -> list[Floor]:
         floors = scheduled(queue.schedules, now_s, known.start_s)
-        if queue.label == queue.model_class and queue.model_class in self._prewarmed:
-            floors.append(self._prewarmed[queue.model_class])
+        if queue.label in self._prewarmed:
+            floors.append(self._prewarmed[queue.label])
         if self._predicts and known.service_s is not None:
             rules = queue.rules
             floors.append(known.prediction.floor(now_s, known.start_s, known.service_s, rules.slots, rules.ceiling))
@@ -180,8 +185,9 @@ class Control:
 
     def _count_false_warms(self, seen: Mapping[str, Observation]) -> None:
         here = {label for label, of in seen.items() if of.fleet and of.fleet.coming_or_here}
-        called = {label for label, of in seen.items() if any(lane.outstanding for lane in of.lanes.values())}
-        self.false_warms.observe(self._prewarmed, here, called | self.open_runs.called())
+        called = {self._labels.get(name, name) for name in self.open_runs.called()}
+        called |= {label for label, of in seen.items() if any(lane.outstanding for lane in of.lanes.values())}
+        self.false_warms.observe(self._prewarmed, here, called)
 
     def _place(self, hosts: Sequence[Host], now_s: float) -> Layout:
         """A queue of which nothing is known yet keeps what it has, and a host that has come what it runs."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Tally(NamedTuple):
-    """Of one model class."""
+    """Of one queue."""
 
     started: int = 0
     in_vain: int = 0
@@ -17,7 +17,7 @@ class Tally(NamedTuple):
 
 
 class FalseWarms:
-    """Of all classes, kept from look to look."""
+    """Of all queues, kept from look to look."""
 
     def __init__(self) -> None:
         self.tallies: dict[str, Tally] = {}
@@ -26,14 +26,14 @@ class FalseWarms:
         """Started ahead, and no task yet."""
 
     def observe(self, prewarmed: Collection[str], warm: Collection[str], called: Collection[str]) -> None:
-        """One look: the classes pre-warmed from now on, those that have a worker anyway, those that have tasks."""
+        """One look: the queues pre-warmed from now on, those that have a worker anyway, those that have tasks."""
         self._open -= set(called)
-        for model_class in self._open - set(prewarmed):
-            tally = self.tallies[model_class]
-            self.tallies[model_class] = tally._replace(in_vain=tally.in_vain + 1)
+        for label in self._open - set(prewarmed):
+            tally = self.tallies[label]
+            self.tallies[label] = tally._replace(in_vain=tally.in_vain + 1)
         self._open &= set(prewarmed)
-        for model_class in set(prewarmed) - self._prewarmed - set(warm) - set(called):
-            tally = self.tallies.get(model_class, Tally())
-            self.tallies[model_class] = tally._replace(started=tally.started + 1)
-            self._open.add(model_class)
+        for label in set(prewarmed) - self._prewarmed - set(warm) - set(called):
+            tally = self.tallies.get(label, Tally())
+            self.tallies[label] = tally._replace(started=tally.started + 1)
+            self._open.add(label)
         self._prewarmed = set(prewarmed)

@@ -6,12 +6,13 @@ Every event of a run is a fact here, however often it comes: the log repeats its
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from schemas.base import RunStatus
 from schemas.events import Event, RunFinished, RunStarted, StepCompleted, StepFailed, StepSkipped
 from schemas.graphs import Graph, Step
-from services.autoscaler.domain.branches import Branches, calls
+from services.autoscaler.domain.branches import Branches, backend_of, calls
 from services.autoscaler.domain.call_rates import CallRates
 
 TELLING = (RunStatus.SUCCEEDED, RunStatus.PARTIAL, RunStatus.BLOCKED)
@@ -20,8 +21,11 @@ GRACE_MS = 60_000
 """After a run's deadline, when its end was not seen."""
 
 
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
+
 class Need(NamedTuple):
-    """Of one model class."""
+    """Of one queue."""
 
     probability: float
     """That at least one open run will call it."""
@@ -63,7 +67,7 @@ class OpenRuns:
         return run_id in self._runs and bool(self._runs[run_id].undecided)
 
     def called(self) -> set[str]:
-        """The model classes that runs were seen to have called since this was last asked."""
+        """What runs were seen to have called since this was last asked: `class`, or the `class.backend` named."""
         called, self._called = self._called, set()
         return called
 
@@ -92,7 +96,7 @@ class OpenRuns:
         self._branches.learn(run.pipeline, name, taken=taken)
         self._one_less(run.pipeline, name)
         if taken:
-            self._called.add(str(step.chain[0].model_class))
+            self._called.add(backend_of(step))
 
     def end(self, run_id: str, *, teaches: bool) -> None:
         """A run is over. `teaches`: the steps that it has not reached are steps that it did not take."""
@@ -108,16 +112,16 @@ class OpenRuns:
         for run_id in [run_id for run_id, run in self._runs.items() if run.deadline_ms + GRACE_MS < now_ms]:
             self.end(run_id, teaches=False)
 
-    def needs(self) -> Mapping[str, Need]:
-        """By model class; no class that nothing open may call."""
+    def needs(self, labels: Mapping[str, str] = NO_LABELS) -> Mapping[str, Need]:
+        """By queue label; no queue that nothing open may call. `labels`: of backends whose label is another name."""
         never: defaultdict[str, float] = defaultdict(lambda: 1.0)
         expected: defaultdict[str, float] = defaultdict(float)
         for (pipeline, name), runs in self._undecided.items():
             step = self._steps[pipeline, name]
-            share, model_class = self._branches.share(pipeline, step), str(step.chain[0].model_class)
-            never[model_class] *= math.pow(1.0 - share, runs)
-            expected[model_class] += share * runs
-        return {model_class: Need(1.0 - none, expected[model_class]) for model_class, none in never.items()}
+            share, label = self._branches.share(pipeline, step), labels.get(backend_of(step), backend_of(step))
+            never[label] *= math.pow(1.0 - share, runs)
+            expected[label] += share * runs
+        return {label: Need(1.0 - none, expected[label]) for label, none in never.items()}
 
     def _one_less(self, pipeline: str, name: str) -> None:
         self._undecided[pipeline, name] -= 1

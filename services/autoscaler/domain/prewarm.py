@@ -16,11 +16,9 @@ KEEP_AT = 0.1
 
 
 def prewarmed(needs: Mapping[str, Need], before: Collection[str]) -> dict[str, Floor]:
-    """By model class: a warm worker for each that is likely called. `before`: those of the last look."""
+    """By queue label: a warm worker for each that is likely called. `before`: those of the last look."""
     return {
-        model_class: Floor(
-            1, f"pre-warm: {need.calls:.1f} calls expected of open runs, {need.probability:.0%} likely"
-        )
-        for model_class, need in needs.items()
-        if need.probability >= (KEEP_AT if model_class in before else START_AT)
+        label: Floor(1, f"pre-warm: {need.calls:.1f} calls expected of open runs, {need.probability:.0%} likely")
+        for label, need in needs.items()
+        if need.probability >= (KEEP_AT if label in before else START_AT)
     }

@@ -3,9 +3,9 @@
 from schemas.graphs import Graph, Step, StepKind, Target
 
 
-def call(name: str, model_class: str, *, when: str | None = None) -> Step:
-    """A step that calls a class."""
-    return Step(id=name, kind=StepKind.MODEL, when=when, chain=(Target(model_class=model_class),))
+def call(name: str, model_class: str, *, when: str | None = None, backend: str | None = None) -> Step:
+    """A step that calls a class, or one of its backends."""
+    return Step(id=name, kind=StepKind.MODEL, when=when, chain=(Target(model_class=model_class, backend=backend),))
 
 
 def gate(name: str) -> Step:

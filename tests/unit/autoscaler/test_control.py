@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import pytest
+
 from schemas.base import Priority
 from schemas.models import Resources
 from services.autoscaler.domain.arrivals import Arrivals
@@ -124,6 +126,19 @@ def test_what_two_backends_share_is_not_told_by_graphs() -> None:
             now_s = float(second)
             plan = control.look({"llm": seen(6.0), "llm.burst": seen()}, hosts(now_s), now_s)
         assert round(plan.decisions["llm"].terms.sustained) == sustained
+
+
+@pytest.mark.parametrize(
+    ("backend", "started"), [(None, "llm"), ("local", "llm"), ("burst", "llm.burst"), ("gone", None)]
+)
+def test_a_run_that_starts_places_the_backend_that_a_step_names(backend: str | None, started: str | None) -> None:
+    control = watching(LLM._replace(backend="local"), LLM._replace(label="llm.burst", backend="burst"))
+    control.open_runs.start("r", graph(call("answer", "llm", backend=backend)), 60_000)
+    plan = control.look({"llm": seen(), "llm.burst": seen()}, hosts(1.0), 1.0)
+    assert plan.layout.hosts == {"a": {started: Placed(1)} if started else {}}
+    control.open_runs.decide("r", "answer", taken=True)
+    control.look({"llm": seen(), "llm.burst": seen()}, hosts(2.0), 2.0)
+    assert sum(tally.in_vain for tally in control.false_warms.tallies.values()) == 0
 
 
 def test_a_schedule_is_a_floor() -> None:
