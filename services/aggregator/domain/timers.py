@@ -41,6 +41,6 @@ class Timers:
             due, run_id = heappop(self._heap)
             if self._due.get(run_id) == due:
                 runs.append(run_id)
-        for run_id in runs:
-            self.schedule(run_id, now + REPEAT_MS)
+                # At once: a run that went back to a time it had before is in the heap twice.
+                self.schedule(run_id, now + REPEAT_MS)
         return runs

@@ -48,3 +48,11 @@ class TimersMachine(RuleBasedStateMachine):
 
 
 TestTimers = TimersMachine.TestCase
+
+
+def test_a_run_that_goes_back_to_a_time_it_had_is_popped_once() -> None:
+    timers = Timers()
+    for _ in range(2):
+        timers.schedule("run", 0)
+        assert timers.pop_due(0, limit=2) == ["run"]
+    assert timers.pop_due(REPEAT_MS, limit=2) == ["run"]
