@@ -135,11 +135,11 @@ class Workers:
 
     def _judge(self) -> None:
         now = self._monotonic()
-        for replica, place in self._places.items():
-            if place.worker.is_failing(now):
-                self._failed_at[replica.label] = now
-            elif place.worker.is_proven(now):
-                self._failed_at.pop(replica.label, None)
+        failing = {replica.label for replica, place in self._places.items() if place.worker.is_failing(now)}
+        proven = {replica.label for replica, place in self._places.items() if place.worker.is_proven(now)}
+        for label in proven - failing:
+            self._failed_at.pop(label, None)
+        self._failed_at.update(dict.fromkeys(failing, now))
 
     def leave(self) -> None:
         """It is to be given back: whoever places is told, and gives it nothing new."""

@@ -519,6 +519,21 @@ async def test_where_a_queue_failed_it_is_told_for_a_while_after_its_workers_wer
     assert status(workers).failing == ()
 
 
+async def test_a_queue_of_which_some_workers_fail_is_told_though_another_works(
+    workers: Workers, machine: FakeMachine, monotonic: Monotonic
+) -> None:
+    workers.want(configured({"llm": 2}))
+    await until(is_ready(workers))
+    for attempt in range(1, 4):
+        await until(lambda attempt=attempt: len(machine.started) == 1 + attempt)  # type: ignore[misc]
+        machine.started[-1 if attempt > 1 else 0].end(1)
+        await until(lambda: status(workers).workers == {"llm": 1})
+        monotonic.now_s += LAST_BACKOFF_S + 5
+    await until(lambda: status(workers).failing == ("llm",))
+    await several_looks()
+    assert status(workers).failing == ("llm",)
+
+
 async def test_a_queue_that_works_again_is_told_so(
     workers: Workers, machine: FakeMachine, monotonic: Monotonic
 ) -> None:
