@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.engines import subjects
 from tests.contract.engines.subjects import Subject, Trait
+from tests.contract.engines.triton_subject import triton
 
 Running = Callable[[str], Awaitable[Subject]]
 """Starts a kind when it is first asked for."""
@@ -32,7 +33,7 @@ KINDS = {
     "llamacpp": Kind(subjects.llamacpp, Trait.UNLOADS | Trait.NAMES_A_MODEL | Trait.SERVER, (pytest.mark.models,)),
     "openai": Kind(subjects.openai, REMOTE | Trait.NAMES_A_MODEL | Trait.SCRIPTED),
     "http": Kind(subjects.http, REMOTE | Trait.SCRIPTED),
-    "triton": Kind(subjects.triton, REMOTE | Trait.UNLOADS | Trait.NAMES_A_MODEL, (pytest.mark.triton,)),
+    "triton": Kind(triton, REMOTE | Trait.UNLOADS | Trait.NAMES_A_MODEL, (pytest.mark.triton,)),
     "function": Kind(partial(subjects.function, "shout")),
     "function_in_a_thread": Kind(partial(subjects.function, "shout_in_a_thread")),
     "simulated": Kind(subjects.simulated, Trait.UNLOADS),

@@ -15,8 +15,9 @@ from schemas.responses import InferenceResponse
 from services.worker.domain.engine import EngineFailed, EngineUnavailable, Outcome, Result
 from services.worker.engines.triton import TritonEngine
 from tests.contract.engines.kinds import Running
-from tests.contract.engines.subjects import Input, Triton, call, triton_config
+from tests.contract.engines.subjects import Input, call
 from tests.contract.engines.triton_server import TritonServer
+from tests.contract.engines.triton_subject import Triton, triton_config
 
 pytestmark = pytest.mark.triton
 

@@ -5,6 +5,7 @@ Python models need, which is not ours.
 """
 
 import asyncio
+import ctypes
 import fcntl
 import os
 import shutil
@@ -23,6 +24,7 @@ PACKAGES = ("nvidia-pytriton==0.7.0", "numpy==1.26.4")  # at the first call nump
 VERSION = "2.51"
 INSTALL_TIMEOUT_S = 300.0
 START_TIMEOUT_S = 60.0
+PR_SET_PDEATHSIG = 1
 MODELS = Path(__file__).parent / "triton_models"
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -79,6 +81,11 @@ def _triton(folder: Path) -> Path:
     return folder / "lib" / f"python{_PYTHON}" / "site-packages" / "pytriton" / "tritonserver"
 
 
+def _die_with_parent() -> None:
+    """Even when the tests are killed. Its models' processes look after their server themselves."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class TritonServer:
     """A process on ports of its own, which it keeps when it is started again. Models are loaded when asked for."""
 
@@ -125,7 +132,8 @@ class TritonServer:
                 f"--metrics-port={self._metrics_port}",
                 "--allow-gpu-metrics=false",
                 "--exit-timeout-secs=2",
-                env=environment, stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env=environment, stdin=DEVNULL, stdout=log, stderr=log,
+                start_new_session=True, preexec_fn=_die_with_parent,
             )  # fmt: skip
         async with asyncio.timeout(START_TIMEOUT_S):
             while not await self._is_ready():
