@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from schemas.base import RunStatus
-from schemas.events import Event, RunFinished, RunStarted, StepCompleted, StepFailed, StepSkipped
 from schemas.graphs import Graph, Step
 from services.autoscaler.domain.branches import Branches, backend_of, calls
 from services.autoscaler.domain.call_rates import CallRates
@@ -50,17 +49,6 @@ class OpenRuns:
         self._called: set[str] = set()
         self._undecided: Counter[tuple[str, str]] = Counter()
         self._steps: dict[tuple[str, str], Step] = {}
-
-    def on_event(self, event: Event) -> None:
-        """Takes what happened to a run."""
-        if isinstance(event, RunStarted):
-            self.start(event.run_id, event.graph, event.deadline_at)
-        elif isinstance(event, StepCompleted | StepFailed):
-            self.decide(event.run_id, event.step, taken=True)
-        elif isinstance(event, StepSkipped):
-            self.decide(event.run_id, event.step, taken=False)
-        elif isinstance(event, RunFinished):
-            self.end(event.run_id, teaches=event.response.status in TELLING)
 
     def has_undecided(self, run_id: str) -> bool:
         """Whether it may still call something."""

@@ -1,18 +1,13 @@
 """A graph tells what its run will call; branches are learned; repeats, and ends nobody saw, do no harm."""
 
-import json
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.events import EVENT
 from services.autoscaler.domain.branches import Branches
 from services.autoscaler.domain.open_runs import GRACE_MS, Need, OpenRuns
 from tests.unit.autoscaler.graphs import call, gate, graph
 
-EXAMPLES = Path(__file__).parents[3] / "schemas/examples/events"
 BRANCHING = graph(call("embed", "embedding"), gate("safe"), call("code", "code", when="${input.code}"))
 DEADLINE_MS = 30_000
 
@@ -88,20 +83,6 @@ def test_a_run_whose_end_was_not_seen_is_forgotten_after_its_deadline() -> None:
     open_runs.forget_overdue(DEADLINE_MS + GRACE_MS)
     assert open_runs.needs()
     open_runs.forget_overdue(DEADLINE_MS + GRACE_MS + 1)
-    assert not open_runs.needs()
-
-
-def test_it_reads_the_events_of_the_log() -> None:
-    open_runs = OpenRuns(Branches())
-    events = {name: json.loads((EXAMPLES / f"{name}.json").read_text()) for name in ("run-started", "run-finished")}
-    run_id = events["run-started"]["run_id"]
-    open_runs.on_event(EVENT.validate_python(events["run-started"]))
-    assert set(open_runs.needs()) == {"classifier", "embedding", "llm"}
-    for name, step in (("step-completed", "embed"), ("step-failed", "guard"), ("step-skipped", "phrase")):
-        event = json.loads((EXAMPLES / f"{name}.json").read_text()) | {"run_id": run_id, "step": step}
-        open_runs.on_event(EVENT.validate_python(event))
-    assert not open_runs.needs()
-    open_runs.on_event(EVENT.validate_python(events["run-finished"] | {"run_id": run_id}))
     assert not open_runs.needs()
 
 

@@ -7,7 +7,7 @@ import pytest
 import schemas
 from schemas import headers
 from schemas.base import Output, Priority, RunStatus
-from schemas.events import Event, RequestCoordinates, RunFinished, RunStarted, StepCompleted, StepSkipped
+from schemas.events import EVENT, Event, RequestCoordinates, RunFinished, RunStarted, StepCompleted, StepSkipped
 from schemas.graphs import Graph
 from schemas.topics import EVENTS
 from services.autoscaler.domain.branches import Branches
@@ -17,7 +17,8 @@ from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.types import Record
 from tests.unit.autoscaler.graphs import call, gate, graph
 
-GOLDEN = Path(schemas.__file__).parent / "examples/events/run-finished.json"
+EXAMPLES = Path(schemas.__file__).parent / "examples/events"
+GOLDEN = EXAMPLES / "run-finished.json"
 ASK = graph(gate("safe"), call("embed", "embedding"), call("answer", "llm", when="${true}"))
 
 
@@ -67,6 +68,17 @@ def test_a_run_that_starts_says_what_it_will_call() -> None:
     following.read(started("a"))
     assert following.needed == [frozenset({"embedding", "llm"})]
     assert following.open() == {"embedding", "llm"}
+
+
+def test_it_reads_the_events_of_the_log() -> None:
+    following = Following()
+    begun = EVENT.validate_json((EXAMPLES / "run-started.json").read_text())
+    following.read(begun)
+    assert following.open() == {"classifier", "embedding", "llm"}
+    for name, step in (("step-completed", "embed"), ("step-failed", "guard"), ("step-skipped", "phrase")):
+        event = EVENT.validate_json((EXAMPLES / f"{name}.json").read_text())
+        following.read(event.model_copy(update={"run_id": begun.run_id, "step": step}))
+    assert following.open() == set()
 
 
 def test_what_was_called_or_skipped_is_called_no_more() -> None:
