@@ -273,6 +273,7 @@ class Resources(Written):
     memory: Bytes = 256 << 20
     gpu: int = Field(default=0, ge=0)
     gpu_memory: Bytes | None = None
+    labels: tuple[str, ...] = Field(default=(), max_length=16, description="That its host must have.")
 
 
 class Backend(Written):

@@ -65,8 +65,6 @@ class Need(NamedTuple):
     warm: int
     asleep: int = 0
     resources: Resources = Resources()
-    where: frozenset[str] = frozenset()
-    """Labels that a host must have."""
 
     def takes(self, host: Host) -> Room:
         """One warm worker, of this host: without a figure for GPU memory it takes whole GPUs."""
@@ -82,7 +80,7 @@ class Need(NamedTuple):
     def suits(self, host: Host) -> bool:
         """Whether it could ever run there: class, labels, GPUs, and a GPU large enough for a model that is on one."""
         resources = self.resources
-        if not self.where <= host.labels or resources.gpu > host.gpus or not self._is_allowed(host):
+        if not host.labels.issuperset(resources.labels) or resources.gpu > host.gpus or not self._is_allowed(host):
             return False
         return resources.gpu_memory is None or (
             host.gpus > 0 and resources.gpu_memory <= host.room.gpu_memory // host.gpus

@@ -131,7 +131,7 @@ def test_without_a_figure_a_worker_takes_whole_gpus() -> None:
 
 
 def test_labels_say_where() -> None:
-    need = Need("llm", 1, resources=SMALL, where=frozenset({"zone-a"}))
+    need = Need("llm", 1, resources=SMALL.model_copy(update={"labels": ("zone-a",)}))
     hosts = [host("a"), host("b", labels=frozenset({"zone-a", "fast"}))]
     assert placed([need], hosts).hosts == {"a": {}, "b": {"llm": Placed(1)}}
 
