@@ -98,9 +98,10 @@ class Prediction:
             self._held = None
             return Floor(0, f"prediction: {self._why_not()}")
         rate = usual * self.level.factor
-        wanted = math.ceil(rate * service_s / (slots * BUSY_SHARE) - 1e-9)
+        is_expected = rate * SLOT_S >= 1 - 1e-9  # what came once, weeks ago, fades but never quite
+        wanted = math.ceil(rate * service_s / (slots * BUSY_SHARE) - 1e-9) if is_expected else 0
         self._held = steadied(self._held or begin(wanted, now_s), wanted, now_s, HOLD_S)
-        floor = min(self._held.replicas, math.floor(CAP * ceiling))
+        floor = min(self._held.replicas, max(1, math.floor(CAP * ceiling)))
         return Floor(floor, f"prediction: {rate:.2f}/s within {lead_s:g} s, {self.accuracy.error:.0%} off")
 
     def _why_not(self) -> str:

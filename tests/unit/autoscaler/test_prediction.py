@@ -38,6 +38,16 @@ def test_it_is_capped() -> None:
     assert floor(taught(20.0, 20.0), 2 * DAY_S + MORNING_S, ceiling=10) == 8
 
 
+def test_the_cap_leaves_a_class_of_one_worker_its_one() -> None:
+    assert floor(taught(20.0, 20.0), 2 * DAY_S + MORNING_S, ceiling=1) == 1
+
+
+def test_less_than_a_task_in_a_slot_keeps_no_worker() -> None:
+    nights_s = 2 * DAY_S + 3 * 3_600
+    assert floor(taught(20.0, 20.0, quiet=1 / SLOT_S), nights_s) == 1
+    assert floor(taught(20.0, 20.0, quiet=0.9 / SLOT_S), nights_s) == 0
+
+
 def test_without_a_history_it_says_nothing() -> None:
     nothing = Prediction().floor(0.0, 150.0, 1.0, 1, 10)
     assert nothing == (0, "prediction: no history yet")
