@@ -14,7 +14,7 @@ from services.chassis.config.revisions import QueueFollower
 from services.chassis.fleet import FleetPublisher
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import PATIENCE_S, Connection
-from services.chassis.kafka.log_reader import LogReader
+from services.chassis.kafka.log_reader import EnduringLog, LogReader
 from services.chassis.kafka.types import ConsumerSettings
 from services.host.adapters.child_process import ChildLauncher
 from services.host.adapters.expositions import merge
@@ -89,12 +89,13 @@ async def _stop_when_left(app: App[HostSettings], workers: Workers) -> None:
     app.stop()
 
 
-async def _log(stack: AsyncExitStack, connection: Connection, topic: str, *, tail: int | None = None) -> LogReader:
+async def _log(stack: AsyncExitStack, connection: Connection, topic: str, *, tail: int | None = None) -> EnduringLog:
+    """Whatever becomes of it: the end of a host is that of its workers."""
     settings = ConsumerSettings(group=None, topics=(topic,))
-    reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener), tail=tail)
-    await reader.start()
-    stack.push_async_callback(reader.stop)
-    return reader
+    log = EnduringLog(lambda: LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener), tail=tail))
+    await log.start()
+    stack.push_async_callback(log.stop)
+    return log
 
 
 def _service(app: App[HostSettings], revision: int | None) -> FleetMessage:

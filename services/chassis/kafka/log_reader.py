@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from services.chassis.kafka.types import Consumer, KafkaError, RebalanceListener, Record, TopicPartition
+from services.chassis.logging import log
 
 MAX_BATCH = 500
 READ_POLL_S = 0.2
 READ_TIMEOUT_S = 30.0
+AGAIN_S = 2.0
 
 
 class LogReader:
@@ -55,3 +57,46 @@ class LogReader:
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
         """Positions are sought by `start`."""
+
+
+class EnduringLog:
+    """Goes on with another reader when one fails, for as long as it takes: for whom it is worse to end than to hear
+    nothing for a while. Records may come again, and with a `tail` some may be missed.
+    """
+
+    def __init__(self, reader: Callable[[], LogReader], again_s: float = AGAIN_S) -> None:
+        """`reader` makes one that is not started; after a failure the next is tried every `again_s`."""
+        self._make = reader
+        self._reader = reader()
+        self._again_s = again_s
+        self._has_failed = False
+
+    async def start(self) -> None:
+        """Raises KafkaError when there is no broker, or no such topic."""
+        await self._reader.start()
+
+    async def stop(self) -> None:
+        """Bounded."""
+        await self._reader.stop()
+
+    async def read_to_end(self) -> Sequence[Record]:
+        """Every record up to the ends as they are now. Raises KafkaError when that takes longer than 30 s."""
+        return await self._reader.read_to_end()
+
+    async def follow(self, timeout_s: float) -> Sequence[Record]:
+        """The next records; empty when there are none within the time-out, and after a failure."""
+        try:
+            if self._has_failed:
+                await self._renew()
+            return await self._reader.follow(timeout_s)
+        except KafkaError as error:
+            self._has_failed = True
+            log.warning("log_opened_anew", exc_info=error)
+            await asyncio.sleep(self._again_s)
+            return ()
+
+    async def _renew(self) -> None:
+        await self._reader.stop()
+        self._reader = self._make()
+        await self._reader.start()
+        self._has_failed = False

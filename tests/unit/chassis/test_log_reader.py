@@ -6,7 +6,7 @@ import pytest
 
 from services.chassis.kafka import log_reader
 from services.chassis.kafka.in_memory import InMemoryConsumer, InMemoryKafka
-from services.chassis.kafka.log_reader import LogReader
+from services.chassis.kafka.log_reader import EnduringLog, LogReader
 from services.chassis.kafka.types import ConsumerSettings, KafkaError, Outgoing, Record, TopicPartition
 
 SETTINGS = ConsumerSettings(group=None, topics=("log",))
@@ -58,3 +58,30 @@ async def test_a_broker_that_gives_nothing_is_an_error(kafka: InMemoryKafka, mon
     with pytest.raises(KafkaError, match="the end of log was not reached within 0 s"):
         await reader.read_to_end()
     await reader.stop()
+
+
+class _Failing(InMemoryConsumer):
+    async def poll(
+        self, partitions: Collection[TopicPartition] | None, *, max_records: int, timeout_s: float
+    ) -> Sequence[Record]:
+        raise KafkaError("the client has failed")
+
+
+class _Absent(InMemoryConsumer):
+    async def start(self) -> None:
+        raise KafkaError("no broker")
+
+
+async def test_one_that_endures_goes_on_with_another_reader(kafka: InMemoryKafka) -> None:
+    kinds = iter((_Failing, _Absent, InMemoryConsumer))
+
+    def reader() -> LogReader:
+        kind = next(kinds)
+        return LogReader(lambda listener: kind(kafka, SETTINGS, listener), tail=1)
+
+    log = EnduringLog(reader, again_s=0.0)
+    await log.start()
+    assert [await log.follow(0.01) for _ in range(2)] == [(), ()]
+    found = [*await log.follow(5), *await log.follow(5)]
+    assert sorted(record.value or b"" for record in found) == [b"1998", b"1999"]
+    await log.stop()
