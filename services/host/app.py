@@ -18,7 +18,7 @@ from services.chassis.kafka.log_reader import EnduringLog, LogReader
 from services.chassis.kafka.types import ConsumerSettings
 from services.host.adapters.child_process import ChildLauncher
 from services.host.adapters.expositions import merge
-from services.host.adapters.machine import Said, capacity
+from services.host.adapters.machine import Said, capacity, cores
 from services.host.handlers import Workers
 from services.host.orders import Orders
 from services.host.settings import HostSettings
@@ -40,7 +40,9 @@ async def serve(app: App[HostSettings]) -> None:
     launcher = ChildLauncher(
         app.instance, app.plane.home, app.plane.config, to_files=settings.worker_output == "files"
     )
-    workers = Workers(launcher, app.metrics, settings.model_classes, settings.patience_s)
+    workers = Workers(
+        launcher, app.metrics, settings.model_classes, settings.patience_s, cores=max(1, round(cores()))
+    )
     host = HostStatus(
         instance=app.instance,
         workers={},

@@ -14,6 +14,7 @@ from services.chassis.metrics import Metrics
 from services.host.domain.orders import Order
 from services.host.domain.ports import Launcher, WorkerProcess
 from services.host.domain.replicas import (
+    UNBOUNDED,
     Action,
     Forget,
     Kill,
@@ -60,12 +61,18 @@ class Workers:
         model_classes: Collection[str] = (),
         patience_s: float = 0.0,
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        cores: int = UNBOUNDED,
     ) -> None:
-        """`model_classes`: which may run here; empty: all. `patience_s`: how long it waits for a first order."""
+        """`model_classes`: which may run here; empty: all. `patience_s`: how long it waits for a first order.
+
+        `cores`: that workers boot on.
+        """
         self._launcher = launcher
         self._restarted = metrics.counter(WORKER_RESTARTS_TOTAL)
         self._model_classes = model_classes
         self._monotonic = monotonic
+        self._cores = cores
         self._alone_at = monotonic() + patience_s
         self._queues: Sequence[Queue] | None = None
         self._order: Order | None = None
@@ -116,7 +123,7 @@ class Workers:
             if self._wishes is None:
                 self._wish()
             self._changed.clear()
-            for action in decide(self._versions, self._seen(), self._monotonic(), self._asleep):
+            for action in decide(self._versions, self._seen(), self._monotonic(), self._asleep, cores=self._cores):
                 await self._do(action)
             self._look()
             try:
@@ -280,9 +287,9 @@ class Workers:
         while True:
             answer = await process.answer()
             if answer is not None and place.worker.is_live:
-                before = place.worker.state
-                place.worker = heard(place.worker, self._monotonic(), answer)
-                if place.worker.state != before:
+                before, now = place.worker, self._monotonic()
+                place.worker = heard(before, now, answer)
+                if place.worker.state != before.state or before.is_booting(now):
                     self._changed.set()
             await asyncio.sleep(STARTING_PROBE_S if answer in ("neither", None) else READY_PROBE_S)
 

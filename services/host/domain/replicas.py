@@ -17,8 +17,11 @@ FAILING_AFTER = 3
 """Failures in a row: something is wrong with the queue's workers on this machine."""
 STUCK_S = 300.0
 """So is it with one that is not ready by then. It may still become so: large models load for minutes."""
+UNBOUNDED = 1_000_000
 KILL_AFTER_S = 8.0
 """From SIGTERM: what has not drained by then is killed."""
+BOOT_S = 3.0
+"""A worker whose side door has not answered yet computes: it imports. Longer than this it holds up nobody."""
 SILENT_S = 60.0
 """A worker whose side door does not answer for so long is wedged, and killed."""
 
@@ -59,6 +62,10 @@ class Worker:
     @property
     def is_live(self) -> bool:
         return self.state not in ("stopping", "down")
+
+    def is_booting(self, now: float) -> bool:
+        """Whether it still takes a core for itself."""
+        return self.state == "starting" and self.heard_at == self.since and now - self.since < BOOT_S
 
     def is_failing(self, now: float) -> bool:
         """Whether the queue's workers should rather be somewhere else: until this one has proven itself."""
@@ -123,17 +130,23 @@ def version_of(queue: Queue) -> str:
 
 
 def decide(
-    wanted: Mapping[Replica, str], workers: Mapping[Replica, Worker], now: float, asleep: Collection[Replica] = ()
+    wanted: Mapping[Replica, str],
+    workers: Mapping[Replica, Worker],
+    now: float,
+    asleep: Collection[Replica] = (),
+    *,
+    cores: int = UNBOUNDED,
 ) -> list[Action]:
     """What to do now. `wanted`: the version of each place; `asleep`: which of them are to sleep.
 
-    Asked again and again; repeats do no harm.
+    No more than `cores` boot at once: else the one that is needed first is ready as late as the last. Asked again and
+    again; repeats do no harm.
     """
     actions = [action for place, worker in workers.items() for action in _change(place, worker, wanted, asleep, now)]
-    for replica, version in wanted.items():
-        if _may_start(workers.get(replica), version, now):
-            actions.append(Start(replica, version, replica in asleep))
-    if not actions:
+    room = cores - sum(worker.is_booting(now) for worker in workers.values())
+    due = [place for place, version in wanted.items() if _may_start(workers.get(place), version, now)]
+    actions += [Start(place, wanted[place], place in asleep) for place in due[: max(0, room)]]
+    if not actions and not due:
         actions.extend(_replace_one(wanted, workers))
     return actions
 

@@ -30,8 +30,12 @@ def allowed(queues: Iterable[Queue], model_classes: Collection[str]) -> list[Que
 
 
 def wishes(queues: Iterable[Queue], order: Order | None) -> Wishes:
-    """By place. The first numbers are awake, and stay the longest: of fewer workers it is the last that go."""
-    return {replica: wish for queue in queues for replica, wish in _of(queue, _kept(queue, order))}
+    """By place, slow classes first: they load the longest, and not all may start at once.
+
+    The first numbers are awake, and stay the longest: of fewer workers it is the last that go.
+    """
+    in_turn = sorted(queues, key=lambda queue: queue.rank != "slow")
+    return {replica: wish for queue in in_turn for replica, wish in _of(queue, _kept(queue, order))}
 
 
 def unknown(queues: Iterable[Queue], order: Order) -> Iterator[str]:

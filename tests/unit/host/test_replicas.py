@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from schemas.models import ModelsFile, Queue, queues
 from services.host.domain.replicas import (
+    BOOT_S,
     FAILING_AFTER,
     KILL_AFTER_S,
     LAST_BACKOFF_S,
@@ -35,6 +36,7 @@ from services.host.domain.replicas import (
 
 A, B, C = Replica("llm", 0), Replica("llm", 1), Replica("embedding", 0)
 NOW = 1_000.0
+THREE = {A: "v1", B: "v1", C: "v1"}
 
 
 def worker(state: State, version: str = "v1", *, since: float = NOW, failures: int = 0) -> Worker:
@@ -55,6 +57,24 @@ STATES_OF_SLEEPERS: list[tuple[State, list[Action]]] = [
 STATES_OF_WORKERS: list[tuple[State, list[Action]]] = [
     ("starting", []), ("ready", []), ("dozing", [Wake(A)]), ("asleep", [Wake(A)]),
 ]  # fmt: skip
+
+
+class TestBoots:
+    """Workers that import at once take each other's cores."""
+
+    def test_no_more_boot_at_once_than_there_are_cores(self) -> None:
+        assert decide(THREE, {}, NOW, cores=2) == [Start(A, "v1"), Start(B, "v1")]
+        assert decide(THREE, {A: worker("starting")}, NOW, cores=2) == [Start(B, "v1")]
+        assert decide(THREE, {A: worker("starting"), B: worker("starting")}, NOW, cores=2) == []
+
+    def test_the_next_one_follows_when_one_has_answered_at_its_side_door(self) -> None:
+        answered = heard(worker("starting"), NOW + 1, "neither")
+        assert decide(THREE, {A: answered, B: worker("starting")}, NOW + 1, cores=2) == [Start(C, "v1")]
+
+    def test_one_that_does_not_answer_holds_up_nobody_for_long(self) -> None:
+        silent = {A: worker("starting"), B: worker("starting")}
+        assert decide(THREE, silent, NOW + BOOT_S - 0.1, cores=2) == []
+        assert decide(THREE, silent, NOW + BOOT_S, cores=2) == [Start(C, "v1")]
 
 
 class TestVersion:

@@ -38,6 +38,11 @@ def test_without_an_order_every_queue_has_its_minimum() -> None:
     assert wanted[Replica("llm.burst", 0)].queue.backend == "burst"
 
 
+def test_slow_classes_come_first() -> None:
+    found = configured({"embedding": model_class() | {"rank": "fast"}, "llm": model_class(), "sql": model_class()})
+    assert names(wishes(found, None)) == ["llm-0", "sql-0", "embedding-0"]
+
+
 def test_without_an_order_a_class_of_tier_zero_has_none() -> None:
     assert wishes(configured({"llm": model_class(tier="zero")}), None) == {}
     assert names(wishes(configured({"llm": model_class(tier="standby")}), None)) == ["llm-0"]
