@@ -18,10 +18,9 @@ from schemas.topics import CONFIG, ORCHESTRATOR_REQUESTS_GROUP, all_topics
 from services.chassis.config.topic import ConfigHistory
 from services.chassis.fleet import FleetView
 from services.chassis.kafka.admin import Admin, Lag
-from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
+from services.chassis.kafka.aiokafka_adapter import AioKafkaProducer
 from services.chassis.kafka.connection import Connection
-from services.chassis.kafka.log_reader import LogReader
-from services.chassis.kafka.types import ConsumerSettings
+from services.chassis.kafka.logs import log_of
 from services.chassis.settings import KafkaSettings
 
 TAKEN_TIMEOUT_S = 30.0
@@ -33,8 +32,7 @@ FOLLOWERS = ("orchestrator", "host")
 @asynccontextmanager
 async def open_history(broker: Connection) -> AsyncIterator[ConfigHistory]:
     """Publishes and rolls back. The config topic must exist."""
-    settings = ConsumerSettings(group=None, topics=(CONFIG,))
-    reader = LogReader(lambda listener: AioKafkaConsumer(broker, settings, listener))
+    reader = log_of(broker, CONFIG)
     producer = AioKafkaProducer(broker)
     try:
         await reader.start()

@@ -23,7 +23,7 @@ from services.chassis.config.revisions import RevisionFollower
 from services.chassis.fleet import FleetPublisher
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import PATIENCE_S, Connection
-from services.chassis.kafka.log_reader import LogReader
+from services.chassis.kafka.logs import log_of
 from services.chassis.kafka.stream import Stream
 from services.chassis.kafka.types import ConsumerSettings
 from services.chassis.redis import connect
@@ -83,8 +83,7 @@ async def serve(app: App[AggregatorSettings]) -> None:
 
 async def _expect_pipelines(app: App[AggregatorSettings], connection: Connection) -> None:
     """For the metrics alone: the join takes each run's graph from the log, and waits for no configuration."""
-    settings = ConsumerSettings(group=None, topics=(CONFIG,))
-    reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener))
+    reader = log_of(connection, CONFIG)
     await reader.start()
     try:
         await RevisionFollower(reader, _pipelines, frozenset[str](), partial(count_from_zero, app.metrics)).run()

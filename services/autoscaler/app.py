@@ -22,8 +22,8 @@ from services.chassis.fleet import FleetPublisher, FleetView
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import PATIENCE_S, Connection
 from services.chassis.kafka.log_reader import LogReader
+from services.chassis.kafka.logs import log_of
 from services.chassis.kafka.offsets import KafkaOffsetReader
-from services.chassis.kafka.types import ConsumerSettings
 from services.chassis.settings import SettingsError
 
 FLEET_TAIL = 500
@@ -90,8 +90,7 @@ async def serve(app: App[AutoscalerSettings]) -> None:
 
 @asynccontextmanager
 async def _log(connection: Connection, topic: str, *, tail: int | None = None) -> AsyncIterator[LogReader]:
-    settings = ConsumerSettings(group=None, topics=(topic,))
-    reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener), tail=tail)
+    reader = log_of(connection, topic, tail=tail)
     try:
         await reader.start()
         yield reader

@@ -12,10 +12,10 @@ from schemas.topics import CONFIG, FLEET
 from services.chassis.app import App, run_service
 from services.chassis.config.revisions import QueueFollower
 from services.chassis.fleet import FleetPublisher
-from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
+from services.chassis.kafka.aiokafka_adapter import AioKafkaProducer
 from services.chassis.kafka.connection import PATIENCE_S, Connection
-from services.chassis.kafka.log_reader import EnduringLog, LogReader
-from services.chassis.kafka.types import ConsumerSettings
+from services.chassis.kafka.log_reader import EnduringLog
+from services.chassis.kafka.logs import log_of
 from services.host.adapters.child_process import ChildLauncher
 from services.host.adapters.expositions import merge
 from services.host.adapters.machine import Said, capacity, cores
@@ -93,8 +93,7 @@ async def _stop_when_left(app: App[HostSettings], workers: Workers) -> None:
 
 async def _log(stack: AsyncExitStack, connection: Connection, topic: str, *, tail: int | None = None) -> EnduringLog:
     """Whatever becomes of it: the end of a host is that of its workers."""
-    settings = ConsumerSettings(group=None, topics=(topic,))
-    log = EnduringLog(lambda: LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener), tail=tail))
+    log = EnduringLog(lambda: log_of(connection, topic, tail=tail))
     await log.start()
     stack.push_async_callback(log.stop)
     return log

@@ -23,6 +23,7 @@ from services.chassis.fleet import FleetPublisher, FleetView
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import PATIENCE_S, Connection
 from services.chassis.kafka.log_reader import LogReader
+from services.chassis.kafka.logs import log_of
 from services.chassis.kafka.stream import BatchHandler, Stream
 from services.chassis.kafka.types import ConsumerSettings, Producer
 from services.chassis.tracing import tracing
@@ -101,8 +102,7 @@ async def _admit(config: ConfigFollower, ingress: IngressStream) -> None:
 
 
 async def _reader(stack: AsyncExitStack, connection: Connection, topic: str, *, tail: int | None = None) -> LogReader:
-    settings = ConsumerSettings(group=None, topics=(topic,))
-    reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener), tail=tail)
+    reader = log_of(connection, topic, tail=tail)
     await reader.start()
     stack.push_async_callback(reader.stop)
     return reader

@@ -18,7 +18,7 @@ from services.chassis.config.revisions import RevisionFollower
 from services.chassis.fleet import FleetPublisher
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import PATIENCE_S, Connection
-from services.chassis.kafka.log_reader import LogReader
+from services.chassis.kafka.logs import log_of
 from services.chassis.kafka.types import ConsumerSettings, RebalanceListener
 from services.chassis.process_age import process_age_s
 from services.chassis.redis import connect
@@ -152,8 +152,7 @@ async def _configuration(app: App[WorkerSettings], connection: Connection) -> Co
 
     Later revisions are not followed: a host replaces the workers whose class has changed.
     """
-    settings = ConsumerSettings(group=None, topics=(CONFIG,))
-    reader = LogReader(lambda listener: AioKafkaConsumer(connection, settings, listener))
+    reader = log_of(connection, CONFIG)
     await reader.start()
     follower = RevisionFollower(reader, lambda revision: Configured.of(revision.bundle), Configured())
     waits = [asyncio.create_task(work) for work in (follower.first(), follower.run(), app.stopping.wait())]
