@@ -2,7 +2,7 @@
 # ruff: noqa: N818  the base class says that these are errors; their names say what happened
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from schemas.base import Json, Priority
 from schemas.errors import ErrorCode
@@ -88,6 +88,17 @@ class EngineFailed(EngineError):
         self.retryable = retryable
 
 
+class Load(NamedTuple):
+    """What an engine has to do now, by its own count and whoever sent it."""
+
+    running: int
+    """Calls it works on."""
+    waiting: int
+    """Calls it has taken in and not begun, or has put back for want of memory."""
+    kv_cache_use: float | None = None
+    """The share of its KV-cache that is taken, 0–1; None where it has none, or does not say."""
+
+
 Outcome = Result | EngineError
 Origin = Literal["zero", "asleep"]
 """What an engine was before it was made ready."""
@@ -123,3 +134,14 @@ class Engine(Protocol):
 
     async def stop(self) -> None:
         """End for good: no child, thread or connection is left. Idempotent."""
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """An engine that knows its own load. Those that do not are without this method."""
+
+    async def measure(self) -> Load | None:
+        """Cheap: asked about once a second while calls run. None where what runs behind it does not say after all.
+
+        EngineError when it cannot be asked now.
+        """
