@@ -1,7 +1,7 @@
 """What a worker asks of an engine, whatever runs behind it: the port, its values, and its errors."""
 # ruff: noqa: N818  the base class says that these are errors; their names say what happened
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from schemas.base import Json, Priority
@@ -29,6 +29,9 @@ class Call(NamedTuple):
     """Seconds left when it was handed over; an engine gives up by then."""
     priority: Priority = Priority.STANDARD
     """For an engine that queues: who goes first."""
+    on_text: Callable[[str], None] | None = None
+    """Called by an engine that streams with each piece of the text as it comes, on the event loop. It neither
+    blocks nor raises. No engine has to call it: the result is the whole answer."""
 
 
 class Result(NamedTuple):

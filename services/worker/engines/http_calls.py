@@ -1,6 +1,6 @@
 """Calls over HTTP as engines make them: on kept connections, to answers of a bounded size, never redirected."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
@@ -61,8 +61,18 @@ class HttpCalls:
             ),
         )
 
-    async def send(self, body: bytes, *, method: str = "POST", headers: Mapping[str, str] | None = None) -> Answer:
-        """EngineUnavailable when there is no answer, EngineFailed for one that is too large."""
+    async def send(
+        self,
+        body: bytes,
+        *,
+        method: str = "POST",
+        headers: Mapping[str, str] | None = None,
+        on_data: Callable[[bytes], None] | None = None,
+    ) -> Answer:
+        """EngineUnavailable when there is no answer, EngineFailed for one that is too large.
+
+        `on_data` is given the bytes of an answer with status 200 as they come; what it raises ends the call.
+        """
         seen: set[str] = set()
 
         async def trace(event: str, _: object) -> None:
@@ -73,16 +83,16 @@ class HttpCalls:
         )
         try:
             try:
-                return await self._answer(request)
+                return await self._answer(request, on_data)
             except _BROKEN:
                 if seen & {_DIALLED, _ANSWERED}:
                     raise
                 # The server closed a kept connection just when it was used again.
-                return await self._answer(request)
+                return await self._answer(request, on_data)
         except httpx.HTTPError as error:
             raise EngineUnavailable(f"{type(error).__name__} at {self.where}") from None
 
-    async def _answer(self, request: httpx.Request) -> Answer:
+    async def _answer(self, request: httpx.Request, on_data: Callable[[bytes], None] | None) -> Answer:
         response = await self._client.send(request, stream=True)
         content = bytearray()
         try:
@@ -90,6 +100,8 @@ class HttpCalls:
                 content += chunk
                 if len(content) > self._max_answer_bytes:
                     raise EngineFailed(f"the answer is larger than {self._max_answer_bytes} bytes", retryable=False)
+                if on_data is not None and response.status_code == 200:
+                    on_data(chunk)
         finally:
             await response.aclose()
         return Answer(response.status_code, response.headers, bytes(content))

@@ -5,10 +5,9 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from schemas.base import Json
-from schemas.usage import TokenUsage
 from services.worker.domain.engine import (
     FIRST_HEALTH_TIMEOUT_S,
     HEALTH_TIMEOUT_S,
@@ -21,6 +20,7 @@ from services.worker.domain.engine import (
     Outcome,
     Result,
 )
+from services.worker.engines.chat_answer import ChatAnswer
 from services.worker.engines.http_calls import Answer, HttpCalls, header_value, retry_after_s
 from services.worker.engines.outcomes import answer_each, health_call, read_input, require_result
 
@@ -66,51 +66,12 @@ class Chat(BaseModel):
         return value
 
 
-class _Lenient(BaseModel):
-    """A part of the server's answer: what is not needed may look as it likes."""
-
-
-class _PromptDetails(_Lenient):
-    cached_tokens: int | None = None
-
-
-class _Usage(_Lenient):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    prompt_tokens_details: _PromptDetails | None = None
-
-    def counted(self) -> TokenUsage:
-        cached = self.prompt_tokens_details and self.prompt_tokens_details.cached_tokens
-        return TokenUsage(
-            input_tokens=self.prompt_tokens, cached_tokens=cached or 0, output_tokens=self.completion_tokens
-        )
-
-
-class _Said(_Lenient):
-    content: str | None = None
-
-
-class _Choice(_Lenient):
-    """Of a chunk it has a `delta`, of a whole answer a `message`."""
-
-    delta: _Said | None = None
-    message: _Said | None = None
-    finish_reason: str | None = None
-
-
-class _Chunk(_Lenient):
-    """A part of an answer, or all of it."""
-
-    choices: list[_Choice]
-    usage: _Usage | None = None
-
-
 class OpenAIEngine:
     """Chat: `{"messages": […], "max_tokens": n, …}` → `{"text": str, "finish_reason": str}`, with token counts.
 
     `base_url` is what OpenAI's clients take: up to and with `/v1`. Redirects are not followed, since one could
-    carry the prompt elsewhere. Answers are streamed, though only the whole is returned: a server that streams
-    finds out at the next token that nobody listens any more, and stops.
+    carry the prompt elsewhere. Answers are streamed, whoever listens: a server that streams finds out at the next
+    token that nobody does any more, and stops.
     """
 
     max_batch = 1
@@ -167,10 +128,11 @@ class OpenAIEngine:
         body |= chat.model_dump(exclude_none=True)
         if self._calls is None:
             raise EngineUnavailable("not started")
-        answer = await self._calls.send(json.dumps(body).encode())
+        reading = ChatAnswer(call.on_text)
+        answer = await self._calls.send(json.dumps(body).encode(), on_data=reading.feed)
         if answer.status != 200:
             raise self._refusal(answer)
-        return _read_answer(answer.content)
+        return reading.result(answer.content)
 
     def _refusal(self, answer: Answer) -> EngineError:
         """What a status means. Only the error type is passed on: the server's other words may quote a prompt."""
@@ -201,33 +163,6 @@ class OpenAIEngine:
 
 
 _PROBE: list[Json] = [{"role": "user", "content": "Hi"}]
-
-
-def _read_answer(body: bytes) -> Result:
-    """The text and usage of a stream of chunks, or of a single object from a server that does not stream."""
-    text, finish_reason, usage = "", None, TokenUsage()
-    try:
-        for part in _parts(body):
-            chunk = _Chunk.model_validate_json(part)
-            usage = chunk.usage.counted() if chunk.usage else usage
-            for choice in chunk.choices[:1]:
-                said = choice.delta or choice.message or _Said()
-                text += said.content or ""
-                finish_reason = choice.finish_reason or finish_reason
-    except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise EngineFailed(f"the answer is no chat completion{where and f': {where}'}") from None
-    if finish_reason is None:
-        raise EngineFailed("the answer ended too early")
-    return Result({"text": text, "finish_reason": finish_reason}, usage)
-
-
-def _parts(body: bytes) -> list[bytes]:
-    """The data of a stream of events, or the body itself."""
-    if body.lstrip().startswith(b"{"):
-        return [body]
-    data = [line[5:].strip() for line in body.splitlines() if line.startswith(b"data:")]
-    return [part for part in data if part != b"[DONE]"]
 
 
 def _error_kind(body: bytes) -> str | None:

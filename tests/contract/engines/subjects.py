@@ -48,6 +48,8 @@ class Trait(Flag):
     """The server is there before the engine, and after it."""
     SCRIPTED = auto()
     """The server says whatever a test wants."""
+    STREAMS = auto()
+    """Of a text it tells each piece as it comes."""
 
 
 class Server(Protocol):
@@ -86,10 +88,10 @@ class Subject:
     script: ScriptedServer | None = None
 
 
-def call(value: Input, deadline_s: float = 30.0) -> Call:
+def call(value: Input, deadline_s: float = 30.0, on_text: Callable[[str], None] | None = None) -> Call:
     """A call with a task id of its own."""
     number = next(_numbers)
-    return Call(f"run-{number}/step#1", f"run-{number}", "step", 1, "acme", None, value, deadline_s)
+    return Call(f"run-{number}/step#1", f"run-{number}", "step", 1, "acme", None, value, deadline_s, on_text=on_text)
 
 
 async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float = 5.0) -> float:

@@ -140,6 +140,33 @@ async def test_a_lone_surrogate_fails_its_call_alone(subject: Subject, text: str
     assert isinstance(outcome, CallerFault) or not kept
 
 
+@only_with(Trait.STREAMS)
+async def test_the_pieces_of_a_text_joined_are_the_text(subject: Subject) -> None:
+    pieces: list[str] = []
+    (outcome,) = await subject.engine.infer([call(subject.good, on_text=pieces.append)])
+    assert isinstance(outcome, Result), outcome
+    assert "".join(pieces) == outcome.output["text"]
+    assert len(pieces) > 1
+    assert all(pieces)
+
+
+@only_with(Trait.STREAMS)
+async def test_the_first_piece_comes_before_the_end_and_none_after_a_cancel(subject: Subject) -> None:
+    pieces: asyncio.Queue[str] = asyncio.Queue()
+    running = asyncio.create_task(
+        subject.engine.infer([call(subject.endless, deadline_s=120, on_text=pieces.put_nowait)])
+    )
+    async with asyncio.timeout(10):
+        await pieces.get()
+    assert not running.done()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    told = pieces.qsize()
+    await until(subject.is_idle, timeout_s=3)
+    assert pieces.qsize() == told
+
+
 async def test_cancelling_a_call_stops_its_work(subject: Subject) -> None:
     task = asyncio.create_task(subject.engine.infer([call(subject.endless, deadline_s=120)]))
     await until(lambda: is_busy(subject))

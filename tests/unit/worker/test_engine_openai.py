@@ -18,6 +18,7 @@ from services.worker.domain.engine import (
     Outcome,
     Result,
 )
+from services.worker.engines.chat_answer import ChatAnswer
 from services.worker.engines.openai import MAX_ANSWER_BYTES, OpenAIEngine
 from tests.scripted_server import ScriptedServer, scripted_server
 
@@ -86,6 +87,32 @@ async def test_a_streamed_answer_is_put_together(server: ScriptedServer) -> None
     assert isinstance(outcome, Result)
     assert outcome.output == {"text": "Grüß dich", "finish_reason": "length"}
     assert (outcome.usage.input_tokens, outcome.usage.output_tokens) == (9, 2)
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_each_piece_is_told_as_it_comes_wherever_the_bytes_are_cut(size: int, end: str) -> None:
+    body = streamed(delta(""), delta("Grüß"), delta(" dich\n"), delta(None, "stop")).rstrip() + end.encode()
+    pieces: list[str] = []
+    answer = ChatAnswer(pieces.append)
+    for at in range(0, len(body), size):
+        answer.feed(body[at : at + size])
+    assert answer.result(body).output == {"text": "Grüß dich\n", "finish_reason": "stop"}
+    assert pieces == ["Grüß", " dich\n"]
+
+
+def test_a_piece_does_not_wait_for_the_next() -> None:
+    pieces: list[str] = []
+    answer = ChatAnswer(pieces.append)
+    answer.feed(streamed(delta("one")).removesuffix(b"data: [DONE]\n\n"))
+    assert pieces == ["one"]
+
+
+async def test_of_a_server_that_does_not_stream_the_text_is_one_piece(server: ScriptedServer) -> None:
+    pieces: list[str] = []
+    async with started(server) as engine:
+        await engine.infer([Call("r/s#1", "r", "s", 1, "acme", None, HELLO, 5, on_text=pieces.append)])
+    assert pieces == ["hi"]
 
 
 async def test_an_answer_without_content_or_usage_is_empty(server: ScriptedServer) -> None:
