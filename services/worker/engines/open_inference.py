@@ -41,6 +41,8 @@ _PRIORITIES = {Priority.INTERACTIVE: 1, Priority.STANDARD: 2, Priority.BATCH: 3}
 _PROCESS_DIED = "is not healthy"
 """What Triton says of a process of a Python model that has died, while it calls the model ready."""
 _TOO_LARGE = "larger than max"
+_NOT_READY = "is not ready yet."
+"""What MLServer says of a model that it still loads, as if the call were wrong."""
 
 
 class ModelDied(EngineUnavailable):
@@ -62,11 +64,15 @@ class ServedModel:
     async def is_loaded(self) -> bool:
         """In whatever state it is."""
         with self._faults():
-            return bool(
-                await self._client.is_model_ready(
+            try:
+                is_ready = await self._client.is_model_ready(
                     self._config.model, self._config.version, headers=self._headers, client_timeout=TELL_TIMEOUT_S
                 )
-            )
+            except InferenceServerException as error:
+                if _status(error) == "UNKNOWN":  # what MLServer says of a model that it has not loaded
+                    return False
+                raise
+        return bool(is_ready)
 
     async def load(self) -> None:
         """Returns when it is loaded."""
@@ -74,12 +80,18 @@ class ServedModel:
             await self._client.load_model(self._config.model, headers=self._headers, client_timeout=LOAD_TIMEOUT_S)
 
     async def unload(self) -> None:
-        """Returns at once: calls under way are still answered."""
+        """Returns at once: calls under way are still answered. One that is not loaded is left so."""
         with self._faults():
-            await self._client.unload_model(self._config.model, headers=self._headers, client_timeout=TELL_TIMEOUT_S)
+            try:
+                await self._client.unload_model(
+                    self._config.model, headers=self._headers, client_timeout=TELL_TIMEOUT_S
+                )
+            except InferenceServerException as error:
+                if _status(error) != "NOT_FOUND":  # Triton says nothing, others this
+                    raise
 
     async def describe(self) -> Signature:
-        """Asks what the model takes and gives."""
+        """Asks what the model takes and gives. EngineUnavailable where it does not say: MLServer's need not."""
         name = self._config.model, self._config.version
         with self._faults():
             metadata = await self._client.get_model_metadata(
@@ -89,6 +101,8 @@ class ServedModel:
         optional = frozenset(tensor.name for tensor in config.input if tensor.optional)
         self._answers_often = config.model_transaction_policy.decoupled
         self._signature = Signature(metadata, optional)
+        if not (metadata.inputs or metadata.outputs):
+            raise EngineUnavailable(f"{self._where} does not tell its tensors: they belong in its own settings")
         return self._signature
 
     async def _model_config(self) -> ModelConfig:
@@ -168,6 +182,8 @@ class ServedModel:
             case "INVALID_ARGUMENT" | "OUT_OF_RANGE":
                 return CallerFault(f"input: {said}")
             case "DEADLINE_EXCEEDED":
+            case "INVALID_ARGUMENT" if message.endswith(_NOT_READY):
+                return EngineUnavailable(f"{self._where}: not ready")
                 return DeadlineExceeded(said)
             case "RESOURCE_EXHAUSTED" if _TOO_LARGE in message:
                 return _too_large()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.contract.engines import subjects
+from tests.contract.engines.mlserver_subject import mlserver
 from tests.contract.engines.subjects import Subject, Trait
 from tests.contract.engines.triton_subject import triton
 
@@ -38,6 +39,7 @@ KINDS = {
     "openai": Kind(subjects.openai, REMOTE | Trait.NAMES_A_MODEL | Trait.SCRIPTED),
     "http": Kind(subjects.http, REMOTE | Trait.SCRIPTED),
     "triton": Kind(triton, REMOTE | Trait.UNLOADS | Trait.NAMES_A_MODEL, (pytest.mark.triton,)),
+    "triton_at_mlserver": Kind(mlserver, REMOTE | Trait.UNLOADS | Trait.NAMES_A_MODEL, (pytest.mark.mlserver,)),
     "function": Kind(partial(subjects.function, "shout")),
     "function_in_a_thread": Kind(partial(subjects.function, "shout_in_a_thread")),
     "simulated": Kind(subjects.simulated, Trait.UNLOADS),

@@ -15,9 +15,10 @@ from schemas.responses import InferenceResponse
 from services.worker.domain.engine import EngineFailed, EngineUnavailable, Outcome, Result
 from services.worker.engines.triton import TritonEngine
 from tests.contract.engines.kinds import Running
+from tests.contract.engines.server_process import ServerProcess
 from tests.contract.engines.subjects import Input, call
 from tests.contract.engines.triton_server import TritonServer
-from tests.contract.engines.triton_subject import Triton, triton_config
+from tests.contract.engines.triton_subject import triton_config
 
 pytestmark = pytest.mark.triton
 
@@ -28,8 +29,9 @@ HEALED_S = 30.0
 @pytest.fixture
 async def server(running: Running) -> TritonServer:
     server = (await running("triton")).server
-    assert isinstance(server, Triton)
-    return server.triton
+    assert isinstance(server, ServerProcess)
+    assert isinstance(server.startable, TritonServer)
+    return server.startable
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def _triton(folder: Path) -> Path:
     return folder / "lib" / f"python{_PYTHON}" / "site-packages" / "pytriton" / "tritonserver"
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Even when the tests are killed. Its models' processes look after their server themselves."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -133,7 +133,7 @@ class TritonServer:
                 "--allow-gpu-metrics=false",
                 "--exit-timeout-secs=2",
                 env=environment, stdin=DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=_die_with_parent,
+                start_new_session=True, preexec_fn=die_with_parent,
             )  # fmt: skip
         async with asyncio.timeout(START_TIMEOUT_S):
             while not await self._is_ready():

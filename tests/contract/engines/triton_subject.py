@@ -3,35 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import psutil
-
 from schemas import models
 from services.worker.engines.triton import TritonEngine
+from tests.contract.engines.server_process import ServerProcess
 from tests.contract.engines.subjects import Subject
 from tests.contract.engines.triton_server import TritonServer, installed
-
-
-@dataclass(frozen=True)
-class Triton:
-    """A real server."""
-
-    triton: TritonServer
-
-    async def vanish(self) -> None:
-        await self.triton.kill()
-
-    async def come_back(self) -> None:
-        await self.triton.start()
-
-    def freeze(self) -> None:
-        psutil.Process(self.triton.pid).suspend()
-
-    def thaw(self) -> None:
-        psutil.Process(self.triton.pid).resume()
 
 
 @asynccontextmanager
@@ -62,7 +41,7 @@ async def triton() -> AsyncIterator[Subject]:
                 endless={"TEXT": ["a"], "SECONDS": [600.0]},
                 is_idle=is_idle,
                 unknown=lambda: new("none-such"),
-                server=Triton(server),
+                server=ServerProcess(server),
             )
             await engine.stop()
         finally:
