@@ -40,9 +40,9 @@ _PRIORITIES = {Priority.INTERACTIVE: 1, Priority.STANDARD: 2, Priority.BATCH: 3}
 """1 goes first where the model's `dynamic_batching` has levels; elsewhere none counts."""
 _PROCESS_DIED = "is not healthy"
 """What Triton says of a process of a Python model that has died, while it calls the model ready."""
-_TOO_LARGE = "larger than max"
 _NOT_READY = "is not ready yet."
 """What MLServer says of a model that it still loads, as if the call were wrong."""
+_TOO_LARGE = "larger than max"
 
 
 class ModelDied(EngineUnavailable):
@@ -98,11 +98,11 @@ class ServedModel:
                 *name, headers=self._headers, client_timeout=TELL_TIMEOUT_S
             )
             config = await self._model_config()
+        if not (metadata.inputs or metadata.outputs):
+            raise EngineUnavailable(f"{self._where} does not tell its tensors: they belong in its own settings")
         optional = frozenset(tensor.name for tensor in config.input if tensor.optional)
         self._answers_often = config.model_transaction_policy.decoupled
         self._signature = Signature(metadata, optional)
-        if not (metadata.inputs or metadata.outputs):
-            raise EngineUnavailable(f"{self._where} does not tell its tensors: they belong in its own settings")
         return self._signature
 
     async def _model_config(self) -> ModelConfig:
@@ -179,11 +179,11 @@ class ServedModel:
         """What a status means. The message may quote an input: it is read, and not passed on."""
         said = f"{self._where}: {status}"
         match status:
+            case "INVALID_ARGUMENT" if message.endswith(_NOT_READY):
+                return EngineUnavailable(f"{self._where}: not ready")
             case "INVALID_ARGUMENT" | "OUT_OF_RANGE":
                 return CallerFault(f"input: {said}")
             case "DEADLINE_EXCEEDED":
-            case "INVALID_ARGUMENT" if message.endswith(_NOT_READY):
-                return EngineUnavailable(f"{self._where}: not ready")
                 return DeadlineExceeded(said)
             case "RESOURCE_EXHAUSTED" if _TOO_LARGE in message:
                 return _too_large()
