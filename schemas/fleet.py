@@ -37,7 +37,7 @@ class WorkerStatus(FleetMessage):
     model_class: str
     backend: str
     state: Literal["starting", "warm", "asleep", "draining", "failed"]
-    slots: int = Field(ge=0)
+    slots: int = Field(ge=0, description="That it may use now: as many as its engine can take.")
     busy: int = Field(ge=0)
     ready_at: LogTime | None = Field(default=None, description="When the engine became ready.")
     committed: dict[int, int] = Field(default_factory=dict, description="Next offset by task partition it owns.")
@@ -127,6 +127,7 @@ class ScalingDecision(FleetMessage):
     asleep: int = Field(default=0, ge=0)
     unplaced: int = Field(default=0, ge=0, description="Of these, the ones for which no host has room.")
     lag_s: float | None = Field(default=None, ge=0, description="Until the workers have done it; without any: null.")
+    start_s: float | None = Field(default=None, ge=0, description="What a worker's start took; none was seen: null.")
     because: str
     terms: tuple[Term, ...] = ()
 

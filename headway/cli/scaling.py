@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from headway.cli.exits import CliError, Exit
 from schemas.fleet import ScalingDecision, Term, WorkerStatus
 from schemas.models import Queue
-from services.autoscaler.domain.replicas import in_force, replicas
+from services.autoscaler.domain.replicas import replicas
+from services.chassis.fleet import in_force
 
 NOBODY_LEADS = "no autoscaler leads: nothing is decided until one is up; see `headway doctor`"
 

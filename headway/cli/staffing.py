@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from headway.cli.checkup import Finding
 from schemas.fleet import ScalingDecision, WorkerStatus
 from schemas.models import Queue
-from services.autoscaler.domain.replicas import in_force, replicas
+from services.autoscaler.domain.replicas import replicas
+from services.chassis.fleet import in_force
 
 CHECK = "workers"
 

@@ -209,6 +209,7 @@ class _Reign:
             asleep=decision.asleep,
             unplaced=unplaced.warm + unplaced.asleep if unplaced else 0,
             lag_s=decision.terms.lag_s,
+            start_s=self.control.start_s(label),
             because=because(decision),
             terms=tuple(Term(term=line.term, value=line.value, how=line.how) for line in explain(decision)),
         )

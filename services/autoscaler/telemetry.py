@@ -21,7 +21,8 @@ from schemas.models import Queue
 from services.autoscaler.collector import Sample
 from services.autoscaler.domain.control import Control
 from services.autoscaler.domain.false_warms import Tally
-from services.autoscaler.domain.replicas import in_force, replicas
+from services.autoscaler.domain.replicas import replicas
+from services.chassis.fleet import in_force
 from services.chassis.kafka.connection import Connection
 from services.chassis.metrics import Metrics
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from pydantic import ValidationError
@@ -130,6 +130,12 @@ class FleetView:
     def _is_live(self, timestamp_ms: int) -> bool:
         now = self._clock.now_ms()
         return now is not None and now - timestamp_ms <= EXPIRY_MS
+
+
+def in_force(decisions: Sequence[ScalingDecision]) -> Mapping[str, ScalingDecision]:
+    """By queue label, what the newest leader has decided: one that was replaced may not know it yet."""
+    newest = max((decision.epoch for decision in decisions), default=0)
+    return {decision.queue: decision for decision in decisions if decision.epoch == newest}
 
 
 def _decode(record: Record) -> FleetStatus | None:

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from schemas.fleet import BreakerState, FleetMessage, OpenRuns, ServiceStatus, WorkerStatus
+from schemas.fleet import BreakerState, FleetMessage, OpenRuns, ScalingDecision, ServiceStatus, WorkerStatus
 from schemas.topics import (
     CONFIG,
     EVENTS,
@@ -19,7 +19,7 @@ from schemas.topics import (
 from services.chassis.app import App, run_service
 from services.chassis.blobs import FolderBlobStore, Outputs
 from services.chassis.config.topic import ConfigFollower
-from services.chassis.fleet import FleetPublisher, FleetView
+from services.chassis.fleet import FleetPublisher, FleetView, in_force
 from services.chassis.kafka.aiokafka_adapter import AioKafkaConsumer, AioKafkaProducer
 from services.chassis.kafka.connection import PATIENCE_S, Connection
 from services.chassis.kafka.log_reader import LogReader
@@ -119,7 +119,7 @@ async def _report(view: FleetView, dispatch: Dispatch) -> None:
     """Tells dispatch how far the workers are, and how well."""
     while True:
         workers = view.stamped(WorkerStatus)
-        dispatch.on_worker_statuses(workers)
+        dispatch.on_worker_statuses(workers, in_force(view.of(ScalingDecision)))
         dispatch.on_breakers(view.stamped(BreakerState), [worker for _, worker in workers])
         await asyncio.sleep(STATUSES_S)
 

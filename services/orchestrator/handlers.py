@@ -12,7 +12,7 @@ from schemas import headers, ids
 from schemas.base import Json, LogTime, Output
 from schemas.errors import DeadLetterReason, ErrorCode, ErrorDetail
 from schemas.events import RequestCoordinates, RunRejected, RunStarted, StepCompleted, StepFailed, StepSkipped
-from schemas.fleet import BreakerState, WorkerStatus
+from schemas.fleet import BreakerState, ScalingDecision, WorkerStatus
 from schemas.graphs import StepKind
 from schemas.joins import StepReady
 from schemas.metrics import REQUESTS_TOTAL, SPILLED_TASKS_TOTAL
@@ -31,7 +31,7 @@ from services.chassis.tracing import Tracer
 from services.orchestrator.domain import steps
 from services.orchestrator.domain.admission import Admitted, Catalog, RequestRecord, admit, refuse
 from services.orchestrator.domain.outstanding import Outstanding
-from services.orchestrator.domain.routing import Routing
+from services.orchestrator.domain.routing import NO_DECISIONS, Routing
 from services.orchestrator.gate import Gate
 from services.orchestrator.spans import admission, traced
 
@@ -205,11 +205,18 @@ class Dispatch:
         """What each record becomes; the stream appends it before its commit passes the record."""
         return await _each(records, _step, self._on_record)
 
-    def on_worker_statuses(self, workers: Sequence[tuple[LogTime, WorkerStatus]]) -> None:
-        """Learns from the live workers how far each task partition is done, and how long a task would wait."""
+    def on_worker_statuses(
+        self,
+        workers: Sequence[tuple[LogTime, WorkerStatus]],
+        decisions: Mapping[str, ScalingDecision] = NO_DECISIONS,
+    ) -> None:
+        """Learns from the live workers how far each task partition is done, and how long a task would wait.
+
+        `decisions`: by queue label; of them, whether a worker would be started where there is none.
+        """
         now = self._clock.now_ms()
         if now is not None:
-            self._routing.heard(workers, self._catalog().queues, now)
+            self._routing.heard(workers, self._catalog().queues, now, decisions)
 
     def on_breakers(self, breakers: Sequence[tuple[LogTime, BreakerState]], workers: Sequence[WorkerStatus]) -> None:
         """Learns which components are ill."""

@@ -27,7 +27,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[WorkerStatus]:
     found: list[WorkerStatus] = []
     learn = Dispatch.on_worker_statuses
 
-    def hear(self: Dispatch, workers: Sequence[tuple[int, WorkerStatus]]) -> None:
+    def hear(self: Dispatch, workers: Sequence[tuple[int, WorkerStatus]], *_: object) -> None:
         learn(self, workers)
         found.extend(worker for _, worker in workers)
 

@@ -142,6 +142,11 @@ class Control:
         """Of all queues."""
         return {label: known.prediction for label, known in self._known.items()}
 
+    def start_s(self, label: str) -> float | None:
+        """How long a worker of a queue takes until it is ready; None where none was ever seen to start."""
+        known = self._known.get(label)
+        return known.start_s or None if known else None
+
     def learned(self) -> LearnedState:
         """What a later leader shall know, of queues that are not configured just now, too."""
         queues = self._before.queues | {label: known.learned() for label, known in self._known.items()}

@@ -1,10 +1,10 @@
 """How many workers a queue has, and is to have, as the fleet tells it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import get_args
 
-from schemas.fleet import ScalingDecision, WorkerStatus
+from schemas.fleet import WorkerStatus
 from schemas.models import Queue
 
 STATES = get_args(WorkerStatus.model_fields["state"].annotation)
@@ -19,9 +19,3 @@ def replicas(queue: Queue, workers: Iterable[WorkerStatus]) -> Mapping[str, int]
     """The queue's workers by state; every state is there."""
     states = Counter(worker.state for worker in own(queue, workers))
     return {state: states[state] for state in STATES}
-
-
-def in_force(decisions: Sequence[ScalingDecision]) -> Mapping[str, ScalingDecision]:
-    """By queue label, what the newest leader has decided: one that was replaced may not know it yet."""
-    newest = max((decision.epoch for decision in decisions), default=0)
-    return {decision.queue: decision for decision in decisions if decision.epoch == newest}

@@ -2,7 +2,8 @@
 
 A dedicated backend is paid by the hour, so one task more costs nothing, but it has a queue. A hosted one is paid by
 the call, and has hardly any. The cheapest that is done in time is taken; time is what the step has left, less a
-reserve for a wait that was guessed too short. Where none is in time, the quickest. Pure.
+reserve for a wait that was guessed too short. One without workers, which would have one started for it, is taken where
+none that works is in time; where none at all is, the quickest. Pure.
 """
 
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ class Offer(NamedTuple):
     """For this task, on top of what is paid anyway."""
     spill_at: float = SPILL_AT
     """Share of the time left that the next cheaper one may use up; what takes longer there spills over to here."""
+    is_staffed: bool = True
+    """A worker is there or starts; else one is started when a task waits."""
 
     @property
     def done_s(self) -> float:
@@ -52,6 +55,7 @@ def ranked(offers: Sequence[Offer], budget_s: float) -> list[Choice]:
         for offer, dearer in zip(by_price, next_dearer, strict=True)
         if offer.done_s <= budget_s * dearer.spill_at
     ]
+    in_time.sort(key=lambda offer: not offer.is_staffed)
     late = sorted((offer for offer in known if offer not in in_time), key=lambda offer: offer.done_s)
     return [
         *(Choice(offer.backend, "cheapest in time") for offer in in_time),

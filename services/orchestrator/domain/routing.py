@@ -6,21 +6,23 @@ for some money; what their circuit breakers let pass is taken in the order of th
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from schemas.base import LogTime, Output, Priority
-from schemas.fleet import WorkerStatus
+from schemas.fleet import ScalingDecision, WorkerStatus
 from schemas.joins import StepReady
 from schemas.models import Queue
 from services.orchestrator.domain.backends import Offer, ranked
 from services.orchestrator.domain.components import Component, Components, Stamped
-from services.orchestrator.domain.loads import Load
+from services.orchestrator.domain.loads import Load, Prospect
 from services.orchestrator.domain.outstanding import Outstanding
 from services.orchestrator.domain.placement import place
 from services.orchestrator.domain.prices import expected_usd
 from services.orchestrator.domain.steps import route
 
 Queues = Mapping[tuple[str, str], Queue]
+NO_DECISIONS: Mapping[str, ScalingDecision] = MappingProxyType({})
 
 
 class Route(NamedTuple):
@@ -45,8 +47,17 @@ class Routing:
         """The tasks that a task topic holds."""
         return self._outstanding[topic]
 
-    def heard(self, workers: Sequence[tuple[LogTime, WorkerStatus]], queues: Queues, now: LogTime) -> None:
-        """The live workers: how far each task partition is done, and how long a task would wait."""
+    def heard(
+        self,
+        workers: Sequence[tuple[LogTime, WorkerStatus]],
+        queues: Queues,
+        now: LogTime,
+        decisions: Mapping[str, ScalingDecision] = NO_DECISIONS,
+    ) -> None:
+        """The live workers: how far each task partition is done, and how long a task would wait.
+
+        `decisions`: of the autoscaler that leads, by queue label; where there is one it starts what a task waits for.
+        """
         of_component: defaultdict[Component, list[tuple[LogTime, WorkerStatus]]] = defaultdict(list)
         for at, worker in workers:
             of_component[Component(worker.model_class, worker.backend)].append((at, worker))
@@ -55,7 +66,9 @@ class Routing:
             committed = {partition: offset for owned in told for partition, offset in owned.items()}
             self.outstanding(queues[component].topic).reported(committed)
         for component in several_backends(queues):
-            self._loads[component].look(of_component[component], self._by_lane(queues[component]), now)
+            queue = queues[component]
+            prospect = _prospect(queue, decisions.get(queue.label))
+            self._loads[component].look(of_component[component], self._by_lane(queue), now, prospect)
 
     def heard_breakers(self, breakers: Iterable[Stamped], workers: Iterable[WorkerStatus], now: LogTime) -> None:
         """Which components are ill."""
@@ -84,7 +97,7 @@ class Routing:
 
     def _offer(self, queue: Queue, lane: Priority, value: Output) -> Offer:
         load, usd = self._load(queue), expected_usd(queue.price, value)
-        return Offer(queue.backend, load.wait_s(lane), load.service_s, usd, queue.spill_at)
+        return Offer(queue.backend, load.wait_s(lane), load.service_s, usd, queue.spill_at, load.is_staffed)
 
     def _load(self, queue: Queue) -> Load:
         return self._loads[Component(queue.model_class, queue.backend)]
@@ -95,12 +108,17 @@ class Routing:
         return partition
 
     def _by_lane(self, queue: Queue) -> dict[Priority, float]:
-        """Tasks that are queued or run. Where no worker reports a partition, nobody knows of any in it."""
+        """Tasks that are queued or run, as far as is known."""
         held = self.outstanding(queue.topic)
-        return {lane: sum(held.of(partition) or 0 for partition in queue.lanes.of(lane)) for lane in Priority}
+        return {lane: sum(map(held.known_of, queue.lanes.of(lane))) for lane in Priority}
 
 
 def several_backends(queues: Queues) -> list[Component]:
     """The backends of classes that have several."""
     backends = Counter(model_class for model_class, _ in queues)
     return [Component(*of) for of in queues if backends[of[0]] > 1]
+
+
+def _prospect(queue: Queue, decision: ScalingDecision | None) -> Prospect | None:
+    """None where nobody decides, or no host has room."""
+    return None if decision is None or decision.unplaced else Prospect(decision.start_s, queue.slots)

@@ -6,7 +6,8 @@ import pytest
 
 from schemas.fleet import ScalingDecision, WorkerStatus
 from schemas.models import Backend, ModelClass, Queue, SimulatedEngine, queues
-from services.autoscaler.domain.replicas import in_force, replicas
+from services.autoscaler.domain.replicas import replicas
+from services.chassis.fleet import in_force
 
 ENGINE = SimulatedEngine(kind="simulated")
 

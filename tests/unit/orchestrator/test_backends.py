@@ -80,10 +80,11 @@ offers = st.lists(
 
 
 @given(offers, st.floats(0, 60))
-def test_no_other_that_is_in_time_is_cheaper(found: list[Offer], budget_s: float) -> None:
+def test_no_other_that_is_in_time_and_has_workers_is_cheaper(found: list[Offer], budget_s: float) -> None:
     found = [offer._replace(spill_at=0.8) for offer in found]
     chosen = next(offer for offer in found if offer.backend == choose(found, budget_s).backend)
     in_time = [offer for offer in found if offer.done_s <= budget_s * 0.8]
+    in_time = [offer for offer in in_time if offer.is_staffed] or in_time
     if in_time:
         assert chosen in in_time
         assert chosen.usd == min(offer.usd for offer in in_time)

@@ -163,3 +163,18 @@ def test_a_steady_load_that_keeps_up_never_waits() -> None:
         load.look([worker(at=spoke, service_ms=20)], queued(2 + (now - spoke) // 10), now)
         waits.append(load.wait_s(INTERACTIVE))
     assert max(wait for wait in waits if wait is not None) == 0.0
+
+
+def test_a_worker_that_slept_is_ready_as_long_after_its_first_word_as_the_last_that_slept() -> None:
+    load = Load()
+    load.look([worker("a", "starting", NOON)], IDLE, NOON)
+    load.look([worker("a", at=NOON + 20_000, ready_at=NOON + 20_000)], IDLE, NOON + 20_000)
+    load.look([worker("a", "asleep", NOON + 60_000)], IDLE, NOON + 60_000)
+    load.look([worker("a", "starting", NOON + 70_000)], IDLE, NOON + 70_000)
+    assert load.wait_s(INTERACTIVE) == 20.0, "no wake-up was seen yet"
+    load.look([worker("a", at=NOON + 73_000, ready_at=NOON + 72_000)], IDLE, NOON + 73_000)
+    load.look([worker("b", "starting", NOON + 80_000)], IDLE, NOON + 80_000)
+    assert load.wait_s(INTERACTIVE) == 20.0, "this one did not sleep"
+    load.look([worker("a", "asleep", NOON + 90_000)], IDLE, NOON + 90_000)
+    load.look([worker("a", "starting", NOON + 95_000)], IDLE, NOON + 95_000)
+    assert load.wait_s(INTERACTIVE) == 2.0

@@ -1,11 +1,12 @@
 """Which backend a task goes to, by what the fleet says and what was sent; and what it is counted as."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from schemas.base import Output, Priority
-from schemas.fleet import BreakerState, CircuitState, WorkerStatus
+from schemas.fleet import BreakerState, CircuitState, ScalingDecision, WorkerStatus
 from schemas.graphs import Step, StepKind, Target
 from schemas.joins import StepReady
 from schemas.models import ModelsFile, queues
@@ -48,8 +49,9 @@ class Plane:
         self.routing = Routing()
         self.hear(*workers)
 
-    def hear(self, *workers: WorkerStatus, now: int = NOON) -> None:
-        self.routing.heard([(now, worker) for worker in workers], QUEUES, now)
+    def hear(self, *workers: WorkerStatus, now: int = NOON, decisions: Sequence[ScalingDecision] = ()) -> None:
+        decided = {decision.queue: decision for decision in decisions}
+        self.routing.heard([(now, worker) for worker in workers], QUEUES, now, decided)
 
     def break_(self, backend: str, *workers: WorkerStatus, state: CircuitState = CircuitState.OPEN) -> None:
         told = BreakerState(
@@ -177,3 +179,73 @@ def test_probes_are_spent_on_tasks_that_go_there_only() -> None:
     plane.break_("burst", OWN, HOSTED, state=CircuitState.HALF_OPEN)
     assert plane.backends(16) == ["local"] * 16
     assert plane.backends(3) == ["burst", "burst", "local"]
+
+
+# ---- backends without workers ----
+
+
+def scaled(backend: str, *, start_s: float | None = 2.0, unplaced: int = 0) -> ScalingDecision:
+    label = "llm" if backend == "local" else f"llm.{backend}"
+    return ScalingDecision(
+        instance="autoscaler", epoch=1, queue=label, replicas=unplaced, unplaced=unplaced, start_s=start_s, because=""
+    )
+
+
+def backlogged(*decisions: ScalingDecision, workers: Sequence[WorkerStatus] = (OWN,), tasks: int = 100) -> Plane:
+    """A minute of work waits for the local backend; nobody works at the other one."""
+    plane = Plane(OWN)
+    plane.fill(tasks)
+    plane.hear(*workers, decisions=decisions)
+    return plane
+
+
+@pytest.mark.parametrize("workers", [[OWN], [OWN, status("burst", state="asleep")]], ids=["at zero", "asleep"])
+def test_a_backlog_spills_to_where_an_autoscaler_starts_a_worker_for_it(workers: list[WorkerStatus]) -> None:
+    assert backlogged(workers=workers).backends(1) == ["local"], "nobody says that one would be started"
+    assert backlogged(scaled("burst"), workers=workers).backends(1) == ["burst"]
+
+
+def test_what_would_be_ready_no_sooner_than_the_backlog_is_worked_off_is_not_started() -> None:
+    assert backlogged(scaled("burst", start_s=60.0)).backends(1) == ["local"]
+
+
+def test_the_first_start_ever_is_worth_a_task_that_would_wait_for_long() -> None:
+    assert backlogged(scaled("burst", start_s=None)).backends(1) == ["burst"]
+    assert backlogged(scaled("burst", start_s=None), tasks=30).backends(1) == ["local"]
+
+
+def test_what_finds_no_room_is_not_waited_for() -> None:
+    assert backlogged(scaled("burst", unplaced=1)).backends(1) == ["local"]
+
+
+def test_none_is_started_while_one_that_works_is_in_time_however_dear() -> None:
+    plane = Plane()
+    plane.hear(HOSTED, decisions=[scaled("local"), scaled("burst")])
+    assert plane.backends(1) == ["burst"]
+
+
+def test_where_nobody_works_the_cheapest_that_can_start_in_time_is_started() -> None:
+    plane = Plane()
+    plane.hear(decisions=[scaled("local", start_s=5.0), scaled("burst")])
+    assert plane.backends(1) == ["local"]
+    assert plane.backends(1, budget_s=6.0) == ["burst"]
+
+
+def test_a_start_that_never_comes_is_not_waited_for_again_and_again() -> None:
+    plane = backlogged(scaled("burst"))
+    assert plane.backends(1) == ["burst"]
+    plane.hear(OWN, now=NOON + 5_000, decisions=[scaled("burst")])
+    assert plane.backends(1) == ["local"]
+    plane.hear(OWN, status("burst", state="starting"), now=NOON + 6_000, decisions=[scaled("burst")])
+    assert plane.backends(1) == ["burst"], "a worker starts after all"
+
+
+def test_what_was_sent_to_a_backend_without_workers_waits_there() -> None:
+    plane = backlogged(scaled("burst"))
+    held = plane.routing.outstanding(BURST.topic)
+    for offset in range(5_000):
+        held.sent(BURST.lanes.of(Priority.INTERACTIVE)[0])
+        held.acknowledged(BURST.lanes.of(Priority.INTERACTIVE)[0], offset)
+    leaves = status("burst", state="draining", service_ms=100_000).model_copy(update={"committed": {}})
+    plane.hear(OWN, leaves, decisions=[scaled("burst")])
+    assert plane.backends(1) == ["local"]
