@@ -58,6 +58,12 @@ TASK_QUEUE_SECONDS = Metric(
 TASK_SERVICE_SECONDS = Metric(
     "headway_task_service_seconds", "histogram", "Time in the engine.", ("model_class", "backend")
 )
+TIME_TO_FIRST_TOKEN_SECONDS = Metric(
+    "headway_time_to_first_token_seconds",
+    "histogram",
+    "Hand-over to the engine to its first piece of text; of engines that stream.",
+    ("model_class", "backend"),
+)
 SLOTS = Metric("headway_slots", "gauge", "Slots of this worker.", ("model_class", "backend"))
 SLOTS_BUSY = Metric("headway_slots_busy", "gauge", "Slots at work.", ("model_class", "backend"))
 COLD_START_SECONDS = Metric(

@@ -234,7 +234,7 @@ def _classes() -> list[Panel]:
                 description="From its record to the engine, by class and lane.",
                 unit="s",
                 limits=INTERACTIVE_QUEUE,
-                width=8,
+                width=6,
                 no_value=IDLE,
                 next=Next("How far is it behind?", LAG, carry="model_class"),
             ),
@@ -248,7 +248,7 @@ def _classes() -> list[Panel]:
                 title="A task is in the engine, p95",
                 description="By class and backend.",
                 unit="s",
-                width=8,
+                width=6,
                 no_value=IDLE,
                 next=Next("Are its workers busy?", FLEET, carry="model_class"),
             ),
@@ -259,10 +259,24 @@ def _classes() -> list[Panel]:
         ),
         trend(
             About(
+                title="Its first token comes, p95",
+                description="From the hand-over to the engine, by class and backend; of engines that stream.",
+                unit="s",
+                width=6,
+                no_value=IDLE,
+                next=Next("Are its workers busy?", FLEET, carry="model_class"),
+            ),
+            Series(
+                "{{model_class}} {{backend}}",
+                quantile(0.95, "headway_time_to_first_token_seconds", window=FINE, by="model_class, backend"),
+            ),
+        ),
+        trend(
+            About(
                 title="A run waits for a start",
                 description="Seconds of its critical path in which a worker was not ready yet, on average.",
                 unit="s",
-                width=8,
+                width=6,
                 no_value=IDLE,
                 next=Next("What is asleep?", COLD_STARTS),
             ),

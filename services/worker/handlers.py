@@ -41,6 +41,7 @@ from services.worker.domain.engine import (
 from services.worker.domain.ports import Answer, Claim, Done
 from services.worker.domain.retry_budget import RetryBudget
 from services.worker.engine_life import EngineLife
+from services.worker.hearing import hearing
 from services.worker.patience import stopped
 from services.worker.rest import Rest
 from services.worker.solitude import Solitude
@@ -268,7 +269,8 @@ class TaskHandler:
         if not isinstance(given, dict):
             return CallerFault("input: must be an object")
         return Call(
-            task.task_id, task.run_id, task.step, task.attempt, task.tenant, task.session, given, left_s, attempt.lane
+            task.task_id, task.run_id, task.step, task.attempt, task.tenant, task.session, given, left_s,
+            attempt.lane, on_text=hearing(self._telemetry.spoke, self._around.monotonic),
         )  # fmt: skip
 
     async def _infer(self, attempts: Sequence[Attempt], calls: Sequence[Call]) -> list[Report]:

@@ -45,6 +45,7 @@ class Telemetry:
         waits = metrics.histogram(m.TASK_QUEUE_SECONDS)
         self._waits = {lane: waits.labels(*names, lane) for lane in Priority}
         self._service = metrics.histogram(m.TASK_SERVICE_SECONDS).labels(*names)
+        self._first_text = metrics.histogram(m.TIME_TO_FIRST_TOKEN_SECONDS)
         cold_starts = metrics.histogram(m.COLD_START_SECONDS)
         self._cold_starts = {origin: cold_starts.labels(*names, origin) for origin in get_args(Origin)}
         self._tokens = metrics.counter(m.TOKENS_TOTAL)
@@ -68,6 +69,10 @@ class Telemetry:
     def started(self, seconds: float, origin: Origin) -> None:
         """The engine went from nothing, or from sleep, to its first health."""
         self._cold_starts[origin].observe(seconds)
+
+    def spoke(self, seconds: float) -> None:
+        """The first piece of an answer came so long after the engine was handed the call."""
+        self._first_text.labels(self._queue.model_class, self._queue.backend).observe(seconds)
 
     def idled(self, seconds: float, *, asleep: bool = False) -> None:
         """So long the replica has been there with as many busy slots as now. Idle cost is no pipeline's."""

@@ -912,3 +912,28 @@ async def test_its_metrics_count_by_lane_and_outcome() -> None:
     assert 'headway_tasks_total{backend="local",lane="interactive",model_class="llm",outcome="failed"} 0.0' in text
     assert 'headway_slots{backend="local",model_class="llm"} 4.0' in text
     assert 'headway_cost_usd_total{kind="busy",model_class="llm",pipeline="ask"} 0.5' in text
+
+
+async def test_how_soon_a_streaming_engine_begins_to_speak_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = Plane(LLM, EMBEDDING)
+    async with plane.worker() as worker:
+        engine = worker.engines["llm"]
+        answer = engine.infer
+
+        async def infer(calls: Sequence[Call]) -> list[Outcome]:
+            for call in calls:
+                assert call.on_text is not None
+                call.on_text("so")
+                call.on_text(" it is")
+            return await answer(calls)
+
+        monkeypatch.setattr(engine, "infer", infer)
+        spoken, silent = plane.task(1), plane.task(2, "embedding")
+        plane.put(spoken, silent)
+        await asyncio.gather(plane.event(spoken), plane.event(silent))
+        counted = [
+            line
+            for line in worker.metrics.exposition().decode().splitlines()
+            if line.startswith("headway_time_to_first_token_seconds_count")
+        ]
+    assert counted == ['headway_time_to_first_token_seconds_count{backend="local",model_class="llm"} 1.0']
