@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
-from schemas.fleet import HostStatus
+from schemas.fleet import Capacity, HostStatus
 from schemas.metrics import WORKER_RESTARTS_TOTAL
 from schemas.models import Queue
 from services.chassis.logging import canonical, log
@@ -27,12 +28,13 @@ from services.host.domain.replicas import (
     after_exit,
     decide,
     heard,
-    version_of,
 )
+from services.host.domain.room import full_for
 from services.host.domain.wishes import Wish, Wishes, allowed, unknown, wishes
 
 TICK_S = 0.5
-STARTING_PROBE_S, READY_PROBE_S = 0.25, 2.0
+STARTING_PROBE_S, READY_PROBE_S = 0.25, 1.75
+"""Between two questions to a worker that becomes something else; so much more once it has."""
 FAILED_FOR_S = 900.0
 """A queue whose workers were taken away because they fail here comes back only if it fails everywhere: a model that
 loads longer than a host believes in would else be started now here, now there, and never be ready."""
@@ -49,6 +51,8 @@ class _Place:
     began: float
     process: WorkerProcess | None = None
     watch: asyncio.Task[None] | None = None
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+    """It is to become something else: it is asked soon whether it has."""
 
 
 class Workers:
@@ -63,21 +67,22 @@ class Workers:
         monotonic: Callable[[], float] = time.monotonic,
         *,
         cores: int = UNBOUNDED,
+        capacity: Capacity | None = None,
     ) -> None:
         """`model_classes`: which may run here; empty: all. `patience_s`: how long it waits for a first order.
 
-        `cores`: that workers boot on.
+        `cores`: that workers boot on. `capacity`: unknown, there is room for anything.
         """
         self._launcher = launcher
         self._restarted = metrics.counter(WORKER_RESTARTS_TOTAL)
         self._model_classes = model_classes
         self._monotonic = monotonic
         self._cores = cores
+        self._capacity = capacity
         self._alone_at = monotonic() + patience_s
         self._queues: Sequence[Queue] | None = None
         self._order: Order | None = None
         self._wishes: Wishes | None = None
-        self._versions: dict[Replica, str] = {}
         self._asleep: set[Replica] = set()
         self._places: dict[Replica, _Place] = {}
         self._failed_at: dict[str, float] = {}
@@ -113,7 +118,6 @@ class Workers:
         if self._queues is None or waits or self._ending:
             return
         self._wishes = wishes(self._queues, self._order)
-        self._versions = {replica: version_of(wish.queue) for replica, wish in self._wishes.items()}
         self._asleep = {replica for replica, wish in self._wishes.items() if wish.asleep}
         self._changed.set()
 
@@ -123,7 +127,7 @@ class Workers:
             if self._wishes is None:
                 self._wish()
             self._changed.clear()
-            for action in decide(self._versions, self._seen(), self._monotonic(), self._asleep, cores=self._cores):
+            for action in self._decide():
                 await self._do(action)
             self._look()
             try:
@@ -131,6 +135,17 @@ class Workers:
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    def _decide(self) -> Sequence[Action]:
+        workers = {replica: place.worker for replica, place in self._places.items()}
+        full = full_for(self._queues or (), self._running(), self._capacity) if self._capacity else ()
+        now = self._monotonic()
+        return decide(self._wishes or (), workers, now, self._asleep, cores=self._cores, full_for=full)
+
+    def _running(self) -> Iterator[Wish]:
+        """As if they were wished."""
+        running = [place for place in self._places.values() if place.process]
+        return (Wish(place.queue, asleep=place.worker.state == "asleep") for place in running)
 
     def _look(self) -> None:
         """What has been reached for good, and what fails."""
@@ -154,7 +169,7 @@ class Workers:
 
     async def drain(self, grace_s: float) -> None:
         """Stops all workers together; what is left after `grace_s` is killed."""
-        self._ending, self._wishes, self._versions = True, {}, {}
+        self._ending, self._wishes = True, {}
         for place in self._places.values():
             self._stop(place)
         watches = [place.watch for place in self._places.values() if place.watch]
@@ -189,12 +204,14 @@ class Workers:
 
     async def expositions(self) -> dict[str, str]:
         """The metrics of every worker that answers in time, by the worker's name."""
-        running = [(replica.name, place.process) for replica, place in self._places.items() if place.process]
+        running = [(self._name(replica), place.process) for replica, place in self._places.items() if place.process]
         texts = await asyncio.gather(*(process.exposition() for _, process in running))
         return {name: text for (name, _), text in zip(running, texts, strict=True) if text is not None}
 
-    def _seen(self) -> dict[Replica, Worker]:
-        return {replica: place.worker for replica, place in self._places.items()}
+    def _name(self, replica: Replica) -> str:
+        """That of an outdated one is its heir's by now."""
+        heirs = {wished.name: wished for wished in self._wishes or ()}
+        return replica.name if heirs.get(replica.name, replica) == replica else f"{replica.name}-{replica.version}"
 
     def _is_well(self, replica: Replica, wish: Wish) -> bool:
         place = self._places.get(replica)
@@ -230,7 +247,7 @@ class Workers:
         queue, now = wish.queue, self._monotonic()
         before = self._places.get(action.replica)
         failures = before.worker.failures if before else 0
-        place = _Place(Worker("starting", action.version, now, now, failures), queue, now)
+        place = _Place(Worker("starting", now, now, failures), queue, now)
         self._places[action.replica] = place
         if before:
             self.restarts += 1
@@ -247,11 +264,13 @@ class Workers:
         if place.process:
             place.worker = replace(place.worker, state="dozing")
             place.process.sleep()
+            place.told.set()
 
     def _wake(self, place: _Place) -> None:
         if place.process:
             place.worker = replace(place.worker, state="starting")
             place.process.wake()
+            place.told.set()
 
     def _stop(self, place: _Place) -> None:
         if place.process and place.worker.is_live:
@@ -291,7 +310,16 @@ class Workers:
                 place.worker = heard(before, now, answer)
                 if place.worker.state != before.state or before.is_booting(now):
                     self._changed.set()
-            await asyncio.sleep(STARTING_PROBE_S if answer in ("neither", None) else READY_PROBE_S)
+            if answer in ("ready", "asleep"):
+                await _event_or(READY_PROBE_S, place.told)
+                place.told.clear()
+            await asyncio.sleep(STARTING_PROBE_S)
+
+
+async def _event_or(timeout_s: float, event: asyncio.Event) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
 
 
 def _counted(replicas: Iterable[Replica]) -> dict[str, int]:

@@ -1,5 +1,8 @@
 """Which worker processes a host starts and stops: what is wanted, against what runs.
 
+A worker that a new configuration makes outdated works on until its heir is ready beside it; then it takes nothing
+new, ends the tasks that it has, and goes. Where the machine has no room for both, it goes first.
+
 Time is monotonic seconds, an argument.
 """
 
@@ -32,24 +35,29 @@ Answer = Literal["ready", "asleep", "neither"]
 
 
 class Replica(NamedTuple):
-    """The place of one worker: `embedding` 0."""
+    """One worker: `embedding` 0, of this version. While it is replaced, another version has the same place."""
 
     label: str
     """Of its queue: `class`, or `class.backend` for a further backend."""
     number: int
+    version: str = ""
+    """Of the queue."""
 
     @property
     def name(self) -> str:
         return f"{self.label}-{self.number}"
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """Where at most one is wanted."""
+        return self.label, self.number
+
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What is at a place: a process, or the memory of one that failed."""
+    """A process, or the memory of one that failed."""
 
     state: State
-    version: str
-    """Of the queue it was started for."""
     since: float
     """When it was started, told to stop, or found dead."""
     heard_at: float
@@ -62,6 +70,11 @@ class Worker:
     @property
     def is_live(self) -> bool:
         return self.state not in ("stopping", "down")
+
+    @property
+    def serves(self) -> bool:
+        """Takes tasks, but for a moment in which its engine is not well."""
+        return self.was_ready and self.state in ("ready", "starting")
 
     def is_booting(self, now: float) -> bool:
         """Whether it still takes a core for itself."""
@@ -86,7 +99,6 @@ class Start(NamedTuple):
     """Start a worker."""
 
     replica: Replica
-    version: str
     asleep: bool = False
 
 
@@ -130,24 +142,31 @@ def version_of(queue: Queue) -> str:
 
 
 def decide(
-    wanted: Mapping[Replica, str],
+    wanted: Collection[Replica],
     workers: Mapping[Replica, Worker],
     now: float,
     asleep: Collection[Replica] = (),
     *,
     cores: int = UNBOUNDED,
+    full_for: Collection[str] = (),
 ) -> list[Action]:
-    """What to do now. `wanted`: the version of each place; `asleep`: which of them are to sleep.
+    """What to do now. `asleep`: which of the wanted are to sleep; `full_for`: labels of queues that find no room here
+    for one worker more.
 
     No more than `cores` boot at once: else the one that is needed first is ready as late as the last. Asked again and
     again; repeats do no harm.
     """
-    actions = [action for place, worker in workers.items() for action in _change(place, worker, wanted, asleep, now)]
+    held = _held(wanted, workers, asleep)
+    kept = {*wanted, *held}
+    actions = [
+        action for replica, worker in workers.items() for action in _change(replica, worker, kept, asleep, now)
+    ]
     room = cores - sum(worker.is_booting(now) for worker in workers.values())
-    due = [place for place, version in wanted.items() if _may_start(workers.get(place), version, now)]
-    actions += [Start(place, wanted[place], place in asleep) for place in due[: max(0, room)]]
+    due = [replica for replica in wanted if _may_start(replica, workers, now)]
+    actions += [Start(replica, replica in asleep) for replica in due[: max(0, room)]]
     if not actions and not due:
-        actions.extend(_replace_one(wanted, workers))
+        absent = [replica for replica in wanted if replica not in workers]
+        actions.extend(_replace_one(absent, workers, held, asleep, full_for))
     return actions
 
 
@@ -166,23 +185,38 @@ def after_exit(worker: Worker, now: float) -> Worker | None:
     return replace(worker, state="down", since=now, failures=failures, was_ready=False)
 
 
+def _held(
+    wanted: Collection[Replica], workers: Mapping[Replica, Worker], asleep: Collection[Replica]
+) -> set[Replica]:
+    """Outdated workers whose heirs are to work, and are not ready yet."""
+    ready = {replica for replica, worker in workers.items() if worker.state == "ready"}
+    unmanned = {replica.place for replica in wanted if replica not in asleep and replica not in ready}
+    serving = (replica for replica, worker in workers.items() if worker.serves)
+    return {replica for replica in serving if replica.place in unmanned and replica not in wanted}
+
+
 def _change(
-    replica: Replica, worker: Worker, wanted: Mapping[Replica, str], asleep: Collection[Replica], now: float
+    replica: Replica, worker: Worker, kept: Collection[Replica], asleep: Collection[Replica], now: float
 ) -> Iterator[Action]:
     if worker.state == "stopping":
         if now - worker.since >= KILL_AFTER_S:
             yield Kill(replica)
     elif worker.state == "down":
-        if replica not in wanted:
+        if replica not in kept:
             yield Forget(replica)
     elif now - worker.heard_at >= SILENT_S:
         yield Kill(replica)
-    elif replica not in wanted:
-        yield from _retire(replica, worker)
-    elif worker.state == "starting" and worker.version != wanted[replica]:
-        yield Stop(replica)
-    else:
+    elif replica in kept:
         yield from _settle(replica, worker, sleeps=replica in asleep)
+    else:
+        yield from _retire(replica, worker)
+
+
+def _settle(replica: Replica, worker: Worker, *, sleeps: bool) -> Iterator[Action]:
+    if sleeps and worker.state == "ready":
+        yield Sleep(replica)
+    elif not sleeps and worker.state in ("dozing", "asleep"):
+        yield Wake(replica)
 
 
 def _retire(replica: Replica, worker: Worker) -> Iterator[Action]:
@@ -193,29 +227,33 @@ def _retire(replica: Replica, worker: Worker) -> Iterator[Action]:
         yield Sleep(replica)
 
 
-def _settle(replica: Replica, worker: Worker, *, sleeps: bool) -> Iterator[Action]:
-    if sleeps and worker.state == "ready":
-        yield Sleep(replica)
-    elif not sleeps and worker.state in ("dozing", "asleep"):
-        yield Wake(replica)
+def _may_start(replica: Replica, workers: Mapping[Replica, Worker], now: float) -> bool:
+    """Where nothing runs: what failed waits, but not a new version, which may be the cure."""
+    worker = workers.get(replica)
+    if worker is not None:
+        return worker.state == "down" and now >= worker.retry_at
+    return all(its.state == "down" for other, its in workers.items() if other.place == replica.place)
 
 
-def _may_start(worker: Worker | None, version: str, now: float) -> bool:
-    """A new version may be the cure of what failed: it is tried at once."""
-    return worker is None or (worker.state == "down" and (now >= worker.retry_at or worker.version != version))
+def _replace_one(
+    absent: Collection[Replica],
+    workers: Mapping[Replica, Worker],
+    held: Collection[Replica],
+    asleep: Collection[Replica],
+    full_for: Collection[str],
+) -> Iterator[Action]:
+    """If all others stand still one heir is started, or where it has no room, one outdated worker is told to go: a
+    class keeps its other replicas, the host its CPU.
 
-
-def _replace_one(wanted: Mapping[Replica, str], workers: Mapping[Replica, Worker]) -> Iterator[Action]:
-    """One outdated worker, if all others stand still: a class keeps its other replicas, the host its CPU.
-
-    A class with a worker down keeps what it has left. What fails elsewhere does not hold the others back for long:
-    between its attempts it is down, which is standing still.
+    A class of which a worker is missing keeps what it has left. What fails elsewhere does not hold the others back
+    for long: between its attempts it is down, which is standing still.
     """
     if any(worker.state in ("starting", "stopping") for worker in workers.values()):
         return
+    outdated = {replica.place: replica for replica in held}
     hurt = {replica.label for replica, worker in workers.items() if worker.state == "down"}
-    for replica, version in wanted.items():
-        worker = workers[replica]
-        if worker.state in ("ready", "asleep") and worker.version != version and replica.label not in hurt:
-            yield Stop(replica)
+    hurt.update(replica.label for replica in absent if replica.label in full_for and replica.place not in outdated)
+    for replica in absent:
+        if replica.label not in hurt:
+            yield Sleep(outdated[replica.place]) if replica.label in full_for else Start(replica, replica in asleep)
             return

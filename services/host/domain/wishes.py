@@ -9,7 +9,7 @@ from typing import NamedTuple
 from schemas.fleet import Kept
 from schemas.models import Queue
 from services.host.domain.orders import Order
-from services.host.domain.replicas import Replica
+from services.host.domain.replicas import Replica, version_of
 
 NONE = Kept()
 
@@ -45,8 +45,9 @@ def unknown(queues: Iterable[Queue], order: Order) -> Iterator[str]:
 
 
 def _of(queue: Queue, kept: Kept) -> Iterator[tuple[Replica, Wish]]:
+    version = version_of(queue)
     for number in range(kept.warm + kept.asleep):
-        yield Replica(queue.label, number), Wish(queue, asleep=number >= kept.warm)
+        yield Replica(queue.label, number, version), Wish(queue, asleep=number >= kept.warm)
 
 
 def _kept(queue: Queue, order: Order | None) -> Kept:

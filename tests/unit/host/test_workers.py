@@ -234,13 +234,75 @@ async def test_what_is_no_longer_configured_is_stopped(workers: Workers, machine
     assert all(process.stopped for process in machine.started if process.name != "llm-0")
 
 
-async def test_a_changed_class_is_replaced_one_worker_at_a_time(workers: Workers, machine: FakeMachine) -> None:
+async def test_a_changed_class_is_replaced_one_worker_at_a_time_each_by_one_that_is_ready(
+    workers: Workers, machine: FakeMachine
+) -> None:
     workers.want(configured({"llm": 3}))
     await until(is_ready(workers))
     workers.want(configured({"llm": 3}, slots=9))
-    await until(lambda: len(machine.started) == 6 and workers.why_not_ready() is None)
-    assert machine.running_at_start == [0, 1, 2, 2, 2, 2]
-    assert machine.running == machine.started[3:]
+    await until(lambda: machine.running == machine.started[3:] and workers.why_not_ready() is None)
+    assert machine.names() == ["llm-0", "llm-1", "llm-2"]
+    assert machine.running_at_start[:4] == [0, 1, 2, 3]
+    assert all(process.told == ["sleep", "stop"] for process in machine.started[:3])
+
+
+async def test_an_outdated_worker_is_let_end_its_tasks_beside_its_heir(
+    workers: Workers, machine: FakeMachine, monotonic: Monotonic
+) -> None:
+    workers.want(configured({"llm": 1}))
+    await until(is_ready(workers))
+    outdated = machine.started[0]
+    machine.ready_at_once, outdated.busy = False, True
+    workers.want(configured({"llm": 1}, slots=9))
+    await until(lambda: len(machine.started) == 2)
+    await several_looks()
+    assert outdated.told == [], "nobody would have been at work"
+    machine.started[1].ready = True
+    await until(lambda: outdated.told == ["sleep"] and is_ready(workers)())
+    monotonic.now_s += KILL_AFTER_S
+    await several_looks()
+    assert machine.running == machine.started, "it was not let end its tasks"
+    assert status(workers).workers == {"llm": 2}
+    outdated.busy = False
+    await until(lambda: machine.running == machine.started[1:])
+    assert workers.restarts == 0
+
+
+async def test_a_configuration_whose_workers_fail_takes_none_of_the_old_ones_away(
+    workers: Workers, machine: FakeMachine, monotonic: Monotonic
+) -> None:
+    workers.want(configured({"llm": 1}))
+    await until(is_ready(workers))
+    machine.ready_at_once = False
+    workers.want(configured({"llm": 1}, slots=9))
+    for attempt in range(1, 4):
+        await until(lambda attempt=attempt: len(machine.started) == 1 + attempt)  # type: ignore[misc]
+        machine.started[-1].end(1)
+        await until(lambda: status(workers).workers == {"llm": 1})
+        monotonic.now_s += LAST_BACKOFF_S
+    assert status(workers).failing == ("llm",)
+    assert status(workers).ready == {"llm": 1}
+    assert workers.why_not_ready() == "waiting for llm-0"
+    workers.want(configured({"llm": 1}))
+    await until(is_ready(workers))
+    assert machine.started[0].told == []
+
+
+async def test_where_memory_holds_no_second_worker_the_outdated_one_goes_first(
+    machine: FakeMachine, monotonic: Monotonic
+) -> None:
+    small = Capacity(memory=300 << 20)
+    async with working(Workers(machine, Metrics(), monotonic=monotonic, capacity=small), machine) as workers:
+        workers.want(configured({"llm": 1}))
+        await until(is_ready(workers))
+        machine.started[0].busy = True
+        workers.want(configured({"llm": 1}, slots=9))
+        await until(lambda: machine.started[0].told == ["sleep"])
+        await several_looks()
+        assert len(machine.started) == 1
+        machine.started[0].busy = False
+        await until(lambda: len(machine.started) == 2 and is_ready(workers)())
+        assert machine.running_at_start == [0, 0]
 
 
 async def test_a_worker_that_does_not_drain_is_killed(
@@ -552,6 +614,19 @@ async def test_it_collects_the_metrics_of_those_that_answer(workers: Workers, ma
     await until(is_ready(workers))
     machine.started[0].ready = None
     assert list(await workers.expositions()) == ["llm-1"]
+
+
+async def test_the_metrics_of_an_outdated_worker_are_told_apart_from_those_of_its_heir(
+    workers: Workers, machine: FakeMachine
+) -> None:
+    workers.want(configured({"llm": 1}))
+    await until(is_ready(workers))
+    machine.ready_at_once = False
+    workers.want(configured({"llm": 1}, slots=9))
+    await until(lambda: len(machine.started) == 2)
+    outdated, heir = await workers.expositions()
+    assert heir == "llm-0"
+    assert outdated.startswith("llm-0-")
 
 
 async def test_an_allowed_class_that_is_not_configured_is_told(
