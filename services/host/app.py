@@ -40,13 +40,15 @@ async def serve(app: App[HostSettings]) -> None:
     launcher = ChildLauncher(
         app.instance, app.plane.home, app.plane.config, to_files=settings.worker_output == "files"
     )
+    there = await capacity(Said(settings.cpu, settings.memory, settings.gpus, settings.gpu_memory))
     workers = Workers(
-        launcher, app.metrics, settings.model_classes, settings.patience_s, cores=max(1, round(cores()))
-    )
+        launcher, app.metrics, settings.model_classes, settings.patience_s,
+        cores=max(1, round(cores())), capacity=there,
+    )  # fmt: skip
     host = HostStatus(
         instance=app.instance,
         workers={},
-        capacity=await capacity(Said(settings.cpu, settings.memory, settings.gpus, settings.gpu_memory)),
+        capacity=there,
         model_classes=settings.model_classes,
         labels=settings.labels,
     )
