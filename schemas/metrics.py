@@ -64,7 +64,7 @@ TIME_TO_FIRST_TOKEN_SECONDS = Metric(
     "Hand-over to the engine to its first piece of text; of engines that stream.",
     ("model_class", "backend"),
 )
-SLOTS = Metric("headway_slots", "gauge", "Slots of this worker.", ("model_class", "backend"))
+SLOTS = Metric("headway_slots", "gauge", "Slots that this worker may use now.", ("model_class", "backend"))
 SLOTS_BUSY = Metric("headway_slots_busy", "gauge", "Slots at work.", ("model_class", "backend"))
 COLD_START_SECONDS = Metric(
     "headway_cold_start_seconds",

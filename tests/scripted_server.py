@@ -116,7 +116,7 @@ async def _request(reader: asyncio.StreamReader) -> Asked | None:
     except asyncio.IncompleteReadError:
         return None
     headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in head[1:] if line)}
-    return Asked(head[0], headers, await reader.readexactly(int(headers["content-length"])))
+    return Asked(head[0], headers, await reader.readexactly(int(headers.get("content-length", 0))))
 
 
 @asynccontextmanager

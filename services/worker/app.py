@@ -112,6 +112,7 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
             app.readiness.add(member.queue.label, member.why_not_ready)
             app.component(f"{member.queue.label}-engine", member.watch())
             app.component(f"{member.queue.label}-breaker", member.guard())
+            app.component(f"{member.queue.label}-slots", member.limit())
             app.component(f"{member.queue.label}-account", member.account())
             app.component(member.queue.label, member.run())
         await app.stopping.wait()

@@ -34,6 +34,7 @@ from services.worker.domain.engine import (
     Engine,
     EngineError,
     EngineFailed,
+    EngineOverloaded,
     EngineUnavailable,
     Outcome,
     Result,
@@ -42,6 +43,7 @@ from services.worker.domain.ports import Answer, Claim, Done
 from services.worker.domain.retry_budget import RetryBudget
 from services.worker.engine_life import EngineLife
 from services.worker.hearing import hearing
+from services.worker.limiter import Limiter
 from services.worker.patience import stopped
 from services.worker.rest import Rest
 from services.worker.solitude import Solitude
@@ -146,12 +148,14 @@ class TaskHandler:
         *,
         life: EngineLife,
         circuit: Circuit,
+        limiter: Limiter,
         telemetry: Telemetry,
     ) -> None:
         self._queue = queue
         self._engine = engine
         self._life = life
         self._circuit = circuit
+        self._limiter = limiter
         self._around = around
         self._telemetry = telemetry
         self._budget = RetryBudget()
@@ -355,6 +359,8 @@ class TaskHandler:
                 self._life.answered()
             elif outcome.shed:
                 self._life.suspect(outcome.retry_after_s)
+            if isinstance(outcome, EngineOverloaded):
+                self._limiter.refused()
 
     def _broke(self, error: BaseException) -> EngineError:
         """An engine that raises what it should not is a bug, and fails only these calls."""

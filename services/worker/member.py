@@ -19,6 +19,7 @@ from services.worker.domain.slots import Slots
 from services.worker.ended_runs import EndedRuns
 from services.worker.engine_life import EngineLife, EngineLostError
 from services.worker.handlers import Surroundings, TaskHandler
+from services.worker.limiter import Limiter
 from services.worker.telemetry import Telemetry
 
 LONGEST_TASK_S = 86_400.0
@@ -55,6 +56,7 @@ class Member:
         self.queue = queue
         self._monotonic = around.monotonic
         self._slots = Slots(queue.slots)
+        self._limiter = Limiter(queue.label, engine, self._slots, around.monotonic)
         self._telemetry = Telemetry(queue, self._slots, metrics)
         self._circuit = Circuit(queue.breaker, around.monotonic)
         self._circuit.listen(self._on_circuit)
@@ -63,8 +65,9 @@ class Member:
             on_started=self._telemetry.started, monotonic=around.monotonic, age_s=around.age_s,
         )  # fmt: skip
         handler = TaskHandler(
-            queue, engine, around, life=self._life, circuit=self._circuit, telemetry=self._telemetry
-        )
+            queue, engine, around,
+            life=self._life, circuit=self._circuit, limiter=self._limiter, telemetry=self._telemetry,
+        )  # fmt: skip
         self._desk = Desk(
             queue, handler, slots=self._slots, ended=ended, solitude=around.solitude, max_batch=engine.max_batch,
             monotonic=around.monotonic,
@@ -146,6 +149,10 @@ class Member:
         """A component: lets time pass for the circuit breaker."""
         await self._circuit.keep()
 
+    async def limit(self) -> None:
+        """A component: lets the slots follow what the engine can take."""
+        await self._limiter.keep()
+
     async def account(self) -> None:
         """A component: counts what the replica costs while its slots are free or it sleeps, from its start on."""
         last_s = self._monotonic()
@@ -184,7 +191,7 @@ class Member:
             model_class=self.queue.model_class,
             backend=self.queue.backend,
             state="draining" if self._is_draining else self._life.state,
-            slots=self.queue.slots,
+            slots=self._slots.total,
             busy=self._slots.busy,
             ready_at=self._life.ready_at,
             committed=self._consumption.committed,

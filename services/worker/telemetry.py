@@ -53,7 +53,7 @@ class Telemetry:
         self._idle_cost = self._cost.labels("", queue.model_class, "idle")
         letters = metrics.counter(m.DEAD_LETTERS_TOTAL)
         self._dead_letters = {why: letters.labels(queue.topic, why) for why in DEAD_LETTERED}
-        metrics.gauge(m.SLOTS).labels(*names).set(slots.total)
+        metrics.gauge(m.SLOTS).labels(*names).set_function(lambda: slots.total)
         metrics.gauge(m.SLOTS_BUSY).labels(*names).set_function(lambda: slots.busy)
         self._breaker = {state: metrics.gauge(m.BREAKER_STATE).labels(*names, state) for state in CircuitState}
         self.breaker(CircuitState.CLOSED)
@@ -75,8 +75,11 @@ class Telemetry:
         self._first_text.labels(self._queue.model_class, self._queue.backend).observe(seconds)
 
     def idled(self, seconds: float, *, asleep: bool = False) -> None:
-        """So long the replica has been there with as many busy slots as now. Idle cost is no pipeline's."""
-        share = ASLEEP_SHARE if asleep else 1 - self._slots.busy / self._slots.total
+        """So long the replica has been there with as many busy slots as now. Idle cost is no pipeline's.
+
+        A busy slot costs its part of those configured; what the engine cannot use of them is idle as well.
+        """
+        share = ASLEEP_SHARE if asleep else 1 - self._slots.busy / self._queue.slots
         self._idle_cost.inc(self._queue.price.replica_hour_usd * share * seconds / 3_600)
 
     def ended(self, task: InferenceTask, event: StepCompleted | StepFailed, took: Effort) -> None:

@@ -37,7 +37,7 @@ from services.worker import engine_life, patience
 from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
 from services.worker.adapters.memory_dead_runs import InMemoryDeadRuns
 from services.worker.claims import Claims
-from services.worker.domain.engine import Call, Outcome, Result
+from services.worker.domain.engine import Call, EngineOverloaded, Outcome, Result
 from services.worker.domain.ports import Claim
 from services.worker.ended_runs import EndedRuns
 from services.worker.engines.simulated import SimulatedEngine
@@ -899,6 +899,25 @@ async def test_its_status_says_how_it_is() -> None:
         assert status.service_ms >= 1
         await worker.drain()
         assert worker.members["llm"].status(worker.name).state == "draining"
+
+
+async def test_an_engine_that_has_too_many_calls_is_given_fewer_and_the_fleet_hears_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plane, crowd = Plane(LLM), asyncio.Barrier(3)
+    async with plane.worker() as worker:
+        engine, member = worker.engines["llm"], worker.members["llm"]
+
+        async def infer(calls: Sequence[Call]) -> list[Outcome]:
+            await crowd.wait()
+            return [EngineOverloaded("too many") for _ in calls]
+
+        monkeypatch.setattr(engine, "infer", infer)
+        tasks = [plane.task(number) for number in range(3)]
+        plane.put(*tasks)
+        failures = [failure(await plane.event(task)) for task in tasks]
+        assert {code for code, _ in failures} == {ErrorCode.ENGINE_UNAVAILABLE}
+        assert member.status(worker.name).slots == 1, "half of the three that it had"
 
 
 async def test_its_metrics_count_by_lane_and_outcome() -> None:

@@ -81,6 +81,10 @@ class EngineUnavailable(EngineError):
     shed = True
 
 
+class EngineOverloaded(EngineUnavailable):
+    """The engine has refused the call because it has too many: with fewer at once it may take it."""
+
+
 class EngineFailed(EngineError):
     """The engine took the call and failed; `retryable=False` where a repeat cannot help."""
 

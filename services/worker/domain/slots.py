@@ -5,7 +5,10 @@ from services.worker.domain.lanes import LANES
 
 
 class Slots:
-    """The slots of one engine. A quarter is reserved for the top lane, unless this worker has no partition of it."""
+    """The slots of one engine. A quarter is reserved for the top lane, unless this worker has no partition of it.
+
+    `total` may change at any time. What is in flight stays; none is free until enough of it has ended.
+    """
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -22,7 +25,7 @@ class Slots:
 
     def free(self, lane: Priority) -> int:
         """Slots a lane may take now."""
-        free = self.total - self.busy
+        free = max(0, self.total - self.busy)
         if lane is LANES[0]:
             return free
         lower = self.busy - self._busy[LANES[0]]

@@ -17,6 +17,7 @@ from services.worker.domain.engine import (
     ContentTooLarge,
     EngineError,
     EngineFailed,
+    EngineOverloaded,
     EngineUnavailable,
     Outcome,
     Result,
@@ -97,7 +98,7 @@ class HttpEngine:
             case "retry":
                 return EngineFailed(said)
             case "shed":
-                return EngineUnavailable(said, retry_after_s=retry_after_s(answer.headers))
+                return EngineOverloaded(said, retry_after_s=retry_after_s(answer.headers))
 
     def _result(self, content: bytes) -> Result:
         try:

@@ -61,6 +61,13 @@ class HttpCalls:
             ),
         )
 
+    async def page(self, url: str) -> Answer:
+        """Of the same server: it is sent the same headers. Raises as `send`."""
+        try:
+            return await self._answer(self._client.build_request("GET", url))
+        except httpx.HTTPError as error:
+            raise EngineUnavailable(f"{type(error).__name__} at {url}") from None
+
     async def send(
         self,
         body: bytes,
@@ -92,7 +99,7 @@ class HttpCalls:
         except httpx.HTTPError as error:
             raise EngineUnavailable(f"{type(error).__name__} at {self.where}") from None
 
-    async def _answer(self, request: httpx.Request, on_data: Callable[[bytes], None] | None) -> Answer:
+    async def _answer(self, request: httpx.Request, on_data: Callable[[bytes], None] | None = None) -> Answer:
         response = await self._client.send(request, stream=True)
         content = bytearray()
         try:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from services.worker.domain.engine import HEALTH_TIMEOUT_S, Call, EngineUnavailable, Outcome
+from services.worker.domain.engine import HEALTH_TIMEOUT_S, Call, EngineUnavailable, Load, Outcome
 from services.worker.engines import llamacpp_server
 from services.worker.engines.openai import OpenAIEngine
 from services.worker.engines.outcomes import INSTALL
@@ -52,6 +52,9 @@ class LlamaCppEngine:
             return await self._chat().infer(calls)
         except EngineUnavailable as error:
             return [error] * len(calls)
+
+    async def measure(self) -> Load | None:
+        return await self._chat().measure()
 
     async def sleep(self) -> None:
         """End the child: its memory is the model."""

@@ -39,6 +39,7 @@ def _serve(model: str, slots: int, context: int, threads: int, api_key: str) -> 
     params.api_keys = [api_key]
     params.ui = False
     params.endpoint_slots = True
+    params.endpoint_metrics = True
     params.cache_ram_mib = 0  # by default llama.cpp keeps up to 8 GiB of old prompts
     params.verbosity = 1  # errors: warnings are one a call
     return Server(params)

@@ -21,6 +21,7 @@ from services.worker.domain.engine import (
     DeadlineExceeded,
     EngineError,
     EngineFailed,
+    EngineOverloaded,
     EngineUnavailable,
 )
 from services.worker.engines.tensors import Signature, to_json
@@ -43,6 +44,8 @@ _PROCESS_DIED = "is not healthy"
 _NOT_READY = "is not ready yet."
 """What MLServer says of a model that it still loads, as if the call were wrong."""
 _TOO_LARGE = "larger than max"
+_QUEUE_IS_FULL = "xceeds maximum queue size"
+"""What Triton says where a model's `max_queue_size` is reached."""
 
 
 class ModelDied(EngineUnavailable):
@@ -192,7 +195,8 @@ class ServedModel:
             case "UNIMPLEMENTED":
                 return EngineFailed(f"{said}: check that address is gRPC's", retryable=False)
             case "UNAVAILABLE" | "NOT_FOUND" | "RESOURCE_EXHAUSTED" | "CANCELLED" | "ABORTED":
-                return EngineUnavailable(said)
+                has_too_many = status == "RESOURCE_EXHAUSTED" or _QUEUE_IS_FULL in message
+                return EngineOverloaded(said) if has_too_many else EngineUnavailable(said)
         return ModelDied(f"{said}: one of its processes has died") if _PROCESS_DIED in message else EngineFailed(said)
 
 

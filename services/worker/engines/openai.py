@@ -16,12 +16,15 @@ from services.worker.domain.engine import (
     ContentTooLarge,
     EngineError,
     EngineFailed,
+    EngineOverloaded,
     EngineUnavailable,
+    Load,
     Outcome,
     Result,
 )
 from services.worker.engines.chat_answer import ChatAnswer
 from services.worker.engines.http_calls import Answer, HttpCalls, header_value, retry_after_s
+from services.worker.engines.metrics_page import read_load
 from services.worker.engines.outcomes import answer_each, health_call, read_input, require_result
 
 MAX_TOKENS = 4_096
@@ -86,6 +89,7 @@ class OpenAIEngine:
         by_proxy: bool = True,
     ) -> None:
         self._url = base_url.rstrip("/") + "/chat/completions"
+        self._metrics_url = base_url.rstrip("/").removesuffix("/v1") + "/metrics"
         self._model = model
         self._api_key = api_key
         self._api_key_env = api_key_env
@@ -122,6 +126,13 @@ class OpenAIEngine:
     async def infer(self, calls: Sequence[Call]) -> list[Outcome]:
         return await answer_each(calls, self._chat)
 
+    async def measure(self) -> Load | None:
+        """Of the whole server, whoever asks it for answers. None where it tells nobody, like a hosted API."""
+        if self._calls is None:
+            raise EngineUnavailable("not started")
+        answer = await self._calls.page(self._metrics_url)
+        return read_load(answer.content.decode(errors="replace")) if answer.status == 200 else None
+
     async def _chat(self, call: Call) -> Result:
         chat = read_input(Chat, call.input)
         body = {"model": self._model, "stream": True, "stream_options": {"include_usage": True}}
@@ -146,7 +157,9 @@ class OpenAIEngine:
             return EngineFailed(f"{said}: check {self._api_key_env or 'api_key_env'}", retryable=False)
         if status in (404, 405) or 300 <= status < 400:
             return EngineFailed(f"{said}: check base_url (it usually ends in /v1) and model", retryable=False)
-        if status in (408, 429) or status >= 500:
+        if status in (429, 503):
+            return EngineOverloaded(said, retry_after_s=retry_after_s(answer.headers))
+        if status == 408 or status >= 500:
             return EngineUnavailable(said, retry_after_s=retry_after_s(answer.headers))
         return CallerFault(f"input: {said}")
 

@@ -17,6 +17,7 @@ from services.worker.domain.engine import (
     Engine,
     EngineError,
     EngineFailed,
+    EngineOverloaded,
     EngineUnavailable,
     Outcome,
     Result,
@@ -324,8 +325,8 @@ async def test_a_refusal_says_whose_fault_it_is_and_whether_to_try_again_or_less
         400: (CallerFault, False, False),
         401: (EngineFailed, False, False),
         413: (ContentTooLarge, False, False),
-        429: (EngineUnavailable, True, True),
-        503: (EngineUnavailable, True, True),
+        429: (EngineOverloaded, True, True),
+        503: (EngineOverloaded, True, True),
     }
     for status, (kind, retryable, shed) in wanted.items():
         outcome = await answered(subject, Reply(status, b"private"))

@@ -17,6 +17,7 @@ from services.worker.domain.engine import (
     DeadlineExceeded,
     EngineError,
     EngineFailed,
+    EngineOverloaded,
     EngineUnavailable,
     Outcome,
     Result,
@@ -151,14 +152,14 @@ STATUSES: list[tuple[int, type[EngineError], bool, bool]] = [
     (401, EngineFailed, False, False),
     (403, EngineFailed, False, False),
     (404, EngineFailed, False, False),
-    (408, EngineUnavailable, True, True),
+    (408, EngineOverloaded, True, True),
     (413, ContentTooLarge, False, False),
     (422, CallerFault, False, False),
-    (429, EngineUnavailable, True, True),
+    (429, EngineOverloaded, True, True),
     (500, EngineFailed, True, False),
-    (502, EngineUnavailable, True, True),
-    (503, EngineUnavailable, True, True),
-    (504, EngineUnavailable, True, True),
+    (502, EngineOverloaded, True, True),
+    (503, EngineOverloaded, True, True),
+    (504, EngineOverloaded, True, True),
     (507, EngineFailed, True, False),
 ]
 
@@ -185,7 +186,7 @@ async def test_a_status_says_whose_fault_it_is_and_whether_to_try_again(
         ("too_large", ContentTooLarge, False, False),
         ("fail", EngineFailed, False, False),
         ("retry", EngineFailed, True, False),
-        ("shed", EngineUnavailable, True, True),
+        ("shed", EngineOverloaded, True, True),
     ],
 )
 async def test_a_function_may_mean_something_else_by_a_status(

@@ -14,7 +14,9 @@ from services.worker.domain.engine import (
     ContentTooLarge,
     DeadlineExceeded,
     EngineFailed,
+    EngineOverloaded,
     EngineUnavailable,
+    Load,
     Outcome,
     Result,
 )
@@ -194,10 +196,10 @@ STATUSES: list[tuple[int, bytes, type, bool, str]] = [
     (404, error("model_not_found"), EngineFailed, False, "check base_url"),
     (307, b"", EngineFailed, False, "check base_url"),
     (408, b"", EngineUnavailable, True, "408"),
-    (429, error("rate_limit"), EngineUnavailable, True, "rate_limit"),
+    (429, error("rate_limit"), EngineOverloaded, True, "rate_limit"),
     (429, error("insufficient_quota"), EngineFailed, False, "no credit left"),
     (500, b"<html>hello, this is private</html>", EngineUnavailable, True, "500"),
-    (503, error("a sentence, this is private"), EngineUnavailable, True, "503"),
+    (503, error("a sentence, this is private"), EngineOverloaded, True, "503"),
 ]
 
 
@@ -272,6 +274,34 @@ async def test_a_compressed_answer_is_not_blown_up(server: ScriptedServer) -> No
     server.headers, server.body = {"Content-Encoding": "gzip"}, b"\x1f\x8b\x08" + bytes(100)
     assert isinstance(await ask(server), EngineFailed)
     assert server.asked[-1].headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/llm/v1", "/llm"])
+async def test_its_load_is_on_the_page_of_metrics_beside_the_protocol(server: ScriptedServer, path: str) -> None:
+    engine = OpenAIEngine(f"http://127.0.0.1:{server.port}{path}", "small", api_key=KEY, by_proxy=False)
+    await engine.start()
+    server.asked.clear()
+    server.body = b"vllm:num_requests_running 3.0\nvllm:num_requests_waiting 1.0\n"
+    assert await engine.measure() == Load(3, 1)
+    await engine.stop()
+    (asked,) = server.asked
+    assert asked.line == f"GET {path.removesuffix('/').removesuffix('/v1')}/metrics HTTP/1.1"
+    assert asked.headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("status", [200, 401, 404, 307])
+async def test_of_a_server_that_has_no_such_page_no_load_is_known(server: ScriptedServer, status: int) -> None:
+    async with started(server) as engine:
+        server.status, server.body = status, b"<html>"
+        assert await engine.measure() is None
+
+
+async def test_a_server_that_is_gone_has_no_page_either() -> None:
+    async with scripted_server(whole()) as server, started(server) as engine:
+        await server.close()
+        with pytest.raises(EngineUnavailable):
+            await engine.measure()
+        await server.open()
 
 
 async def test_a_deadline_ends_the_call_and_the_connection(server: ScriptedServer) -> None:

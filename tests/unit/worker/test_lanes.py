@@ -147,9 +147,14 @@ class LanesOnSlots(RuleBasedStateMachine):
         self.slots.lent = lent
         self.now += seconds
 
+    @rule(total=st.integers(1, 16))
+    def resize(self, total: int) -> None:
+        self.slots.total = total
+
     @rule()
     def round(self) -> None:
         self.scheduler.begin()
+        ran = len(self.running)
         while turn := self.scheduler.turn({lane: self.slots.free(lane) for lane in LANES}, self.now):
             got = min(turn.limit, self.waiting[turn.lane])
             for _ in range(got):
@@ -158,11 +163,12 @@ class LanesOnSlots(RuleBasedStateMachine):
             self.waiting[turn.lane] -= got
             self.scheduler.took(turn, got, self.now)
         assert not any(self.waiting[lane] and self.slots.free(lane) for lane in LANES)
+        assert self.slots.busy <= max(ran, self.slots.total)
 
     @invariant()
     def slots_are_counted(self) -> None:
         if hasattr(self, "slots"):
-            assert self.slots.busy == len(self.running) <= self.slots.total
+            assert self.slots.busy == len(self.running)
 
 
 LanesOnSlots.TestCase.settings = settings(max_examples=100, stateful_step_count=40)

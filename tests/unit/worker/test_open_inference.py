@@ -9,6 +9,7 @@ from services.worker.domain.engine import (
     DeadlineExceeded,
     EngineError,
     EngineFailed,
+    EngineOverloaded,
     EngineUnavailable,
 )
 from services.worker.engines.open_inference import ModelDied, ServedModel
@@ -18,7 +19,8 @@ STATUSES: list[tuple[str, str, type[EngineError], bool, bool]] = [
     ("DEADLINE_EXCEEDED", "", DeadlineExceeded, False, False),
     ("UNAVAILABLE", "Request timeout expired", EngineUnavailable, True, True),
     ("NOT_FOUND", "Request for unknown model", EngineUnavailable, True, True),
-    ("RESOURCE_EXHAUSTED", "too many requests", EngineUnavailable, True, True),
+    ("UNAVAILABLE", "in-1: Exceeds maximum queue size", EngineOverloaded, True, True),
+    ("RESOURCE_EXHAUSTED", "too many requests", EngineOverloaded, True, True),
     ("RESOURCE_EXHAUSTED", "CLIENT: Received message larger than max (9 vs. 8)", EngineFailed, False, False),
     ("CANCELLED", "", EngineUnavailable, True, True),
     ("UNAUTHENTICATED", "", EngineFailed, False, False),

@@ -53,6 +53,24 @@ def test_a_reserve_called_back_is_not_negative() -> None:
     assert [slots.free(lane) for lane in LANES] == [1, 0, 0]
 
 
+def test_fewer_slots_stop_nothing_and_are_free_when_enough_has_ended() -> None:
+    slots = Slots(8)
+    for lane in (INTERACTIVE, INTERACTIVE, STANDARD, STANDARD, STANDARD, STANDARD):
+        slots.take(lane)
+    slots.total = 4
+    assert (slots.busy, slots.reserved) == (6, 1)
+    assert [slots.free(lane) for lane in LANES] == [0, 0, 0]
+    slots.release(INTERACTIVE)
+    slots.release(INTERACTIVE)
+    assert [slots.free(lane) for lane in LANES] == [0, 0, 0]
+    slots.release(STANDARD)
+    assert [slots.free(lane) for lane in LANES] == [1, 0, 0], "the reserve is of the slots that there are now"
+    slots.release(STANDARD)
+    assert [slots.free(lane) for lane in LANES] == [2, 1, 1]
+    slots.total = 8
+    assert [slots.free(lane) for lane in LANES] == [6, 4, 4]
+
+
 def test_a_slot_is_given_back_once() -> None:
     slots = Slots(1)
     slots.take(STANDARD)

@@ -55,8 +55,11 @@ def test_free_slots_cost_what_busy_ones_do() -> None:
     metrics, (queue,), slots = Metrics(), queues({"llm": priced}), Slots(4)
     telemetry = Telemetry(queue, slots, metrics)
     slots.take(Priority.INTERACTIVE)
+    slots.total = 2  # the engine can take no more just now, which makes the replica no cheaper
     telemetry.idled(1_800)
-    assert 'headway_cost_usd_total{kind="idle",model_class="llm",pipeline=""} 1.35' in metrics.exposition().decode()
+    told = metrics.exposition().decode()
+    assert 'headway_cost_usd_total{kind="idle",model_class="llm",pipeline=""} 1.35' in told
+    assert 'headway_slots{backend="local",model_class="llm"} 2.0' in told
 
 
 def pipeline(name: str, *steps: dict[str, object]) -> PipelineSpec:
