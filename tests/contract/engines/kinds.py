@@ -30,13 +30,15 @@ REMOTE = Trait.SERVER | Trait.OUTLIVED
 KINDS = {
     "onnx": Kind(subjects.onnx, Trait.UNLOADS | Trait.NAMES_A_MODEL, (pytest.mark.models,)),
     # Before llamacpp restarts its server in another place.
-    "openai_at_llamacpp": Kind(subjects.openai_at_llamacpp, Trait.STREAMS, (pytest.mark.models,), beside="llamacpp"),
+    "openai_at_llamacpp": Kind(
+        subjects.openai_at_llamacpp, Trait.STREAMS | Trait.MEASURED, (pytest.mark.models,), beside="llamacpp"
+    ),
     "llamacpp": Kind(
         subjects.llamacpp,
-        Trait.UNLOADS | Trait.NAMES_A_MODEL | Trait.SERVER | Trait.STREAMS,
+        Trait.UNLOADS | Trait.NAMES_A_MODEL | Trait.SERVER | Trait.STREAMS | Trait.MEASURED,
         (pytest.mark.models,),
     ),
-    "openai": Kind(subjects.openai, REMOTE | Trait.NAMES_A_MODEL | Trait.SCRIPTED),
+    "openai": Kind(subjects.openai, REMOTE | Trait.NAMES_A_MODEL | Trait.SCRIPTED | Trait.MEASURED),
     "http": Kind(subjects.http, REMOTE | Trait.SCRIPTED),
     "triton": Kind(triton, REMOTE | Trait.UNLOADS | Trait.NAMES_A_MODEL, (pytest.mark.triton,)),
     "triton_at_mlserver": Kind(mlserver, REMOTE | Trait.UNLOADS | Trait.NAMES_A_MODEL, (pytest.mark.mlserver,)),

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from enum import Flag, auto
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -50,6 +51,8 @@ class Trait(Flag):
     """The server says whatever a test wants."""
     STREAMS = auto()
     """Of a text it tells each piece as it comes."""
+    MEASURED = auto()
+    """It tells how much it has to do."""
 
 
 class Server(Protocol):
@@ -303,7 +306,7 @@ class _Scripted:
 async def openai() -> AsyncIterator[Subject]:
     """The client against a server that knows one sentence."""
     async with scripted_server() as script:
-        script.reply = _chat
+        script.reply = partial(_chat_or_load, script)
         server = _Scripted(script)
 
         def new(model: str = "small") -> OpenAIEngine:
@@ -314,6 +317,13 @@ async def openai() -> AsyncIterator[Subject]:
         subject = _chat_subject(engine, new, server.is_idle)
         yield replace(subject, unknown=lambda: new("none-such"), server=server, script=script)
         await engine.stop()
+
+
+def _chat_or_load(script: ScriptedServer, asked: Asked) -> Reply | None:
+    if asked.line.startswith("GET /metrics "):
+        lines = f"vllm:num_requests_running {script.working - 1}.0\nvllm:num_requests_waiting 0.0\n"
+        return Reply(200, lines.encode())
+    return _chat(asked)
 
 
 def _chat(asked: Asked) -> Reply | None:

@@ -19,6 +19,8 @@ from services.worker.domain.engine import (
     EngineFailed,
     EngineOverloaded,
     EngineUnavailable,
+    Load,
+    Measured,
     Outcome,
     Result,
 )
@@ -198,6 +200,29 @@ async def test_health_does_not_wait_behind_busy_slots(subject: Subject) -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await until(subject.is_idle, timeout_s=3)
+
+
+@only_with(Trait.MEASURED)
+async def test_it_tells_what_it_works_on_and_that_it_is_idle(subject: Subject) -> None:
+    running = [asyncio.create_task(subject.engine.infer([call(subject.endless, 120)])) for _ in range(subjects.SLOTS)]
+
+    async def runs_all() -> bool:
+        return (await load_of(subject)).running == subjects.SLOTS
+
+    await until(runs_all)
+    assert (await load_of(subject)).waiting == 0
+    for each in running:
+        each.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    await until(subject.is_idle, timeout_s=3)
+    assert (await load_of(subject))[:2] == (0, 0)
+
+
+async def load_of(subject: Subject) -> Load:
+    assert isinstance(subject.engine, Measured)
+    load = await subject.engine.measure()
+    assert load is not None
+    return load
 
 
 async def test_all_slots_answer_at_once(subject: Subject) -> None:

@@ -1,5 +1,7 @@
 """Slots follow what the engine can take: down by what is too much, up one by one, and never for a moment's reason."""
 
+from typing import Literal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,7 +143,7 @@ LOADS = st.none() | st.builds(Load, st.integers(0, 99), st.integers(0, 99), st.n
 
 @given(st.integers(1, 99), st.lists(st.tuples(st.integers(0, 99), LOADS | st.just("refused"))))
 def test_whatever_is_seen_it_stays_between_one_and_the_configured_number(
-    configured: int, looks: list[tuple[int, Load | None]]
+    configured: int, looks: list[tuple[int, Load | None | Literal["refused"]]]
 ) -> None:
     limit = SlotLimit(configured)
     for busy, load in looks:
