@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from schemas import headers
 from schemas.base import Contract, LogTime, RunStatus
-from schemas.graphs import Graph
-from services.autoscaler.domain.branches import backend_of, calls
+from schemas.graphs import Graph, Step
+from services.autoscaler.domain.branches import calls
 from services.autoscaler.domain.open_runs import TELLING, OpenRuns
 from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.types import Record
@@ -32,6 +32,7 @@ class _Planned(Contract):
 
 class _Step(Contract):
     step: str
+    backend: str | None = None
 
 
 class _Response(Contract):
@@ -45,8 +46,8 @@ class _Finished(Contract):
 class RunFollower:
     """Tells the open runs of a control."""
 
-    def __init__(self, open_runs: OpenRuns, needs: Callable[[frozenset[str]], None]) -> None:
-        """`needs` hears at once what a run will call that has started: `class`, or the `class.backend` named."""
+    def __init__(self, open_runs: OpenRuns, needs: Callable[[Sequence[Step]], None]) -> None:
+        """`needs` hears at once which calls a run may make that has started."""
         self._runs = open_runs
         self._needs = needs
         self._graphs: dict[str, Graph] = {}
@@ -84,7 +85,7 @@ class RunFollower:
                 self._graphs.clear()
             self._graphs[started.graph_digest] = graph
         self._runs.start(run_id, graph, started.deadline_at)
-        self._needs(frozenset(map(backend_of, calls(graph))))
+        self._needs(calls(graph))
 
     def _called(self, run_id: str, value: bytes) -> None:
         self._decide(run_id, value, taken=True)
@@ -94,7 +95,8 @@ class RunFollower:
 
     def _decide(self, run_id: str, value: bytes, *, taken: bool) -> None:
         if self._runs.has_undecided(run_id):
-            self._runs.decide(run_id, _Step.model_validate_json(value).step, taken=taken)
+            decided = _Step.model_validate_json(value)
+            self._runs.decide(run_id, decided.step, taken=taken, backend=decided.backend)
 
     def _finished(self, run_id: str, value: bytes) -> None:
         """How it ended matters only where it did not come to a step."""

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import NamedTuple, Protocol
 
 from schemas.fleet import FleetMessage, Kept, Placement, ScalingDecision, Term
+from schemas.graphs import Step
 from services.autoscaler.domain.budget import affordable
 from services.autoscaler.domain.control import Control, Plan, Scaled
 from services.autoscaler.domain.explanation import because, explain
@@ -146,10 +147,11 @@ class _Reign:
                 log.warning("runs_not_followed", exc_info=error)
             await asyncio.sleep(FOLLOW_AGAIN_S)
 
-    def _on_needs(self, labels: frozenset[str]) -> None:
+    def _on_needs(self, steps: Sequence[Step]) -> None:
         """A run has started: is there a worker of every queue that it will call?"""
         decisions = self._plan.decisions if self._plan else {}
-        if any(label in decisions and not decisions[label].replicas for label in labels):
+        wanted = [decisions.get(self.control.label_of(step)) for step in steps]
+        if any(decision is not None and not decision.replicas for decision in wanted):
             self._hurry.set()
 
     async def _look_on(self) -> None:

@@ -3,18 +3,21 @@
 Pure but for its memory: no clock, no topic. The service gives it what its collector saw, a simulation what it made.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from schemas.models import Queue, Resources
-from services.autoscaler.domain.branches import Branches
+from schemas.graphs import Step
+from schemas.models import SPILL_AT, Queue, Resources
+from schemas.tasks import Price
+from services.autoscaler.domain.branches import Branches, backend_of
 from services.autoscaler.domain.demand import analyze
 from services.autoscaler.domain.false_warms import FalseWarms
 from services.autoscaler.domain.hosts import Host, Need
 from services.autoscaler.domain.layout import Layout, as_running
 from services.autoscaler.domain.learned import MAX_QUEUES, NOTHING_LEARNED, LearnedQueue, LearnedState
+from services.autoscaler.domain.likely import Backing, likely
 from services.autoscaler.domain.observation import UNSEEN, Observation
 from services.autoscaler.domain.open_runs import OpenRuns
 from services.autoscaler.domain.placement import place
@@ -34,6 +37,7 @@ class Scaled(NamedTuple):
     resources: Resources = Resources()
     schedules: tuple[Schedule, ...] = ()
     backend: str = ""
+    price: Price = Price()
 
     @classmethod
     def of(cls, queue: Queue, tier: Tier | None = None) -> "Scaled":
@@ -43,7 +47,7 @@ class Scaled(NamedTuple):
             for spec in queue.scaling.schedules
         )
         rules = Rules.of(queue, tier)
-        return cls(queue.label, queue.model_class, rules, queue.resources, schedules, queue.backend)
+        return cls(queue.label, queue.model_class, rules, queue.resources, schedules, queue.backend, queue.price)
 
 
 class Plan(NamedTuple):
@@ -69,6 +73,7 @@ class _Known:
     start_s: float = 0.0
     prediction: Prediction = field(default_factory=Prediction)
     slot: SlotMean = field(default_factory=SlotMean)
+    is_staffed: bool = False
     decision: Decision | None = None
 
     @classmethod
@@ -84,6 +89,7 @@ class _Known:
         """What outlives the look: no worker may be there to tell it at the next one."""
         self.service_s = _smoothed(self.service_s, seen.service_s)
         self.start_s = self.start_s if seen.start_s is None else seen.start_s
+        self.is_staffed = bool(seen.fleet.coming_or_here) if seen.fleet else self.is_staffed
         over = self.slot.observe(now_s, seen.arrivals_per_s)
         if over:
             self.prediction.learn(*over)
@@ -104,9 +110,12 @@ class Control:
         self._prewarms = prewarms
         self._predicts = predicts
         self._queues: Sequence[Scaled] = ()
-        self._backends: Counter[str] = Counter()
+        self._backends: Mapping[str, Sequence[Scaled]] = {}
+        """By model class."""
         self._labels: Mapping[str, str] = {}
         """By `class.backend`: a class's first backend is named like the class."""
+        self._coming: Mapping[str, float] = {}
+        """By model class, how often the runs that start will call it, in a second."""
         self._known: dict[str, _Known] = {}
         self._prewarmed: Mapping[str, Floor] = {}
         self._layout = Layout()
@@ -116,7 +125,7 @@ class Control:
         """Takes another configuration; what is known of queues that stay is kept. The first are placed first."""
         self._before = self.learned()  # of queues that go, too
         self._queues = queues
-        self._backends = Counter(queue.model_class for queue in queues)
+        self._backends = {of: [queue for queue in queues if queue.model_class == of] for of in _classes(queues)}
         self._labels = {f"{queue.model_class}.{queue.backend}": queue.label for queue in queues}
         self._known = {queue.label: self._known.get(queue.label) or self._recalled(queue.label) for queue in queues}
 
@@ -126,10 +135,12 @@ class Control:
         `hosts` is None where they are not heard, or somebody else places: the last layout holds.
         """
         self._forget(now_s)
-        self._prewarmed = self._to_prewarm()
-        coming = self.open_runs.calls_per_s(round(now_s * 1_000)) if self._prewarms else {}
         for queue in self._queues:
-            known_coming = coming.get(queue.model_class) if self._is_told_by_graphs(queue) else None
+            self._known[queue.label].learn(seen.get(queue.label, UNSEEN), now_s)
+        self._coming = self.open_runs.calls_per_s(round(now_s * 1_000)) if self._prewarms else {}
+        self._prewarmed = self._to_prewarm()
+        for queue in self._queues:
+            known_coming = self._coming.get(queue.model_class) if self._is_told_by_graphs(queue) else None
             self._decide(queue, seen.get(queue.label, UNSEEN)._replace(coming_per_s=known_coming), now_s)
         self._count_false_warms(seen)
         if hosts is not None:
@@ -167,15 +178,28 @@ class Control:
             self._forgot_s = now_s
 
     def _to_prewarm(self) -> Mapping[str, Floor]:
-        return prewarmed(self.open_runs.needs(self._labels), self._prewarmed) if self._prewarms else {}
+        return prewarmed(self.open_runs.needs(self.label_of), self._prewarmed) if self._prewarms else {}
+
+    def label_of(self, step: Step) -> str:
+        """The queue that a step's calls go to, as far as can be told before the first."""
+        target = step.chain[0]
+        backends = self._backends.get(str(target.model_class), ())
+        if target.backend or len(backends) < 2:
+            return self._labels.get(backend_of(step), backend_of(step))
+        budget_s = math.inf if step.timeout_ms is None else SPILL_AT * step.timeout_ms / 1_000
+        calls_per_s = self._coming.get(str(target.model_class), 0.0)
+        return likely([self._backing(queue) for queue in backends], calls_per_s, budget_s).label
+
+    def _backing(self, queue: Scaled) -> Backing:
+        known = self._known[queue.label]
+        return Backing(queue.label, queue.price, known.is_staffed, known.start_s)
 
     def _is_told_by_graphs(self, queue: Scaled) -> bool:
         """Whether what runs will call comes to this queue, all of it, and likely enough that one is there for it."""
-        return self._backends[queue.model_class] == 1 and queue.label in self._prewarmed
+        return len(self._backends[queue.model_class]) == 1 and queue.label in self._prewarmed
 
     def _decide(self, queue: Scaled, seen: Observation, now_s: float) -> None:
         known = self._known[queue.label]
-        known.learn(seen, now_s)
         analysis = analyze(seen._replace(service_s=known.service_s, start_s=known.start_s))
         known.decision = decide(queue.rules, analysis, self._floors(queue, known, now_s), known.decision, now_s)
 
@@ -204,6 +228,10 @@ class Control:
         decision = self._known[queue.label].decision
         warm, asleep = (decision.replicas, decision.asleep) if decision else before.total(queue.label)
         return Need(queue.label, warm, asleep, queue.resources)
+
+
+def _classes(queues: Iterable[Scaled]) -> set[str]:
+    return {queue.model_class for queue in queues}
 
 
 def _smoothed(known_s: float | None, seen_s: float | None) -> float | None:

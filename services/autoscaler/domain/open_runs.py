@@ -5,8 +5,7 @@ Every event of a run is a fact here, however often it comes: the log repeats its
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from schemas.base import RunStatus
@@ -18,9 +17,6 @@ TELLING = (RunStatus.SUCCEEDED, RunStatus.PARTIAL, RunStatus.BLOCKED)
 """Runs that went where their graph led them. A cancelled one says nothing about the steps it did not reach."""
 GRACE_MS = 60_000
 """After a run's deadline, when its end was not seen."""
-
-
-NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Need(NamedTuple):
@@ -55,7 +51,7 @@ class OpenRuns:
         return run_id in self._runs and bool(self._runs[run_id].undecided)
 
     def called(self) -> set[str]:
-        """What runs were seen to have called since this was last asked: `class`, or the `class.backend` named."""
+        """What runs were seen to have called since this was last asked: `class.backend`, or `class`."""
         called, self._called = self._called, set()
         return called
 
@@ -75,8 +71,8 @@ class OpenRuns:
             self._undecided[graph.pipeline, step.id] += 1
             self._steps[graph.pipeline, step.id] = step
 
-    def decide(self, run_id: str, name: str, *, taken: bool) -> None:
-        """A step of a run was called, or will not be."""
+    def decide(self, run_id: str, name: str, *, taken: bool, backend: str | None = None) -> None:
+        """A step of a run was called, or will not be. `backend`: the one that was called, where that is known."""
         run = self._runs.get(run_id)
         step = run.undecided.pop(name, None) if run else None
         if run is None or step is None:
@@ -84,7 +80,7 @@ class OpenRuns:
         self._branches.learn(run.pipeline, name, taken=taken)
         self._one_less(run.pipeline, name)
         if taken:
-            self._called.add(backend_of(step))
+            self._called.add(f"{step.chain[0].model_class}.{backend}" if backend else backend_of(step))
 
     def end(self, run_id: str, *, teaches: bool) -> None:
         """A run is over. `teaches`: the steps that it has not reached are steps that it did not take."""
@@ -100,13 +96,13 @@ class OpenRuns:
         for run_id in [run_id for run_id, run in self._runs.items() if run.deadline_ms + GRACE_MS < now_ms]:
             self.end(run_id, teaches=False)
 
-    def needs(self, labels: Mapping[str, str] = NO_LABELS) -> Mapping[str, Need]:
-        """By queue label; no queue that nothing open may call. `labels`: of backends whose label is another name."""
+    def needs(self, label_of: Callable[[Step], str] = backend_of) -> Mapping[str, Need]:
+        """By queue label; no queue that nothing open may call. `label_of`: the queue that a step's calls go to."""
         never: defaultdict[str, float] = defaultdict(lambda: 1.0)
         expected: defaultdict[str, float] = defaultdict(float)
         for (pipeline, name), runs in self._undecided.items():
             step = self._steps[pipeline, name]
-            share, label = self._branches.share(pipeline, step), labels.get(backend_of(step), backend_of(step))
+            share, label = self._branches.share(pipeline, step), label_of(step)
             never[label] *= math.pow(1.0 - share, runs)
             expected[label] += share * runs
         return {label: Need(1.0 - none, expected[label]) for label, none in never.items()}

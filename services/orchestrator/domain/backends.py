@@ -2,8 +2,8 @@
 
 A dedicated backend is paid by the hour, so one task more costs nothing, but it has a queue. A hosted one is paid by
 the call, and has hardly any. The cheapest that is done in time is taken; time is what the step has left, less a
-reserve for a wait that was guessed too short. One without workers, which would have one started for it, is taken where
-none that works is in time; where none at all is, the quickest. Pure.
+reserve for a wait that was guessed too short. One without workers, which would have one started for it, is taken
+where none that works is in time; where none at all is, the quickest. Pure.
 """
 
 from collections.abc import Sequence

@@ -7,8 +7,10 @@ import pytest
 
 from schemas.base import Priority
 from schemas.models import Resources
+from schemas.tasks import Price
 from services.autoscaler.domain.arrivals import Arrivals
 from services.autoscaler.domain.control import Control, Plan, Scaled
+from services.autoscaler.domain.false_warms import Tally
 from services.autoscaler.domain.hosts import Host, Room
 from services.autoscaler.domain.layout import Placed
 from services.autoscaler.domain.observation import FleetSeen, LaneSeen, Observation
@@ -139,6 +141,47 @@ def test_a_run_that_starts_places_the_backend_that_a_step_names(backend: str | N
     control.open_runs.decide("r", "answer", taken=True)
     control.look({"llm": seen(), "llm.burst": seen()}, hosts(2.0), 2.0)
     assert sum(tally.in_vain for tally in control.false_warms.tallies.values()) == 0
+
+
+OWN = LLM._replace(backend="local", price=Price(replica_hour_usd=0.72))
+HOSTED = LLM._replace(label="llm.burst", backend="burst", price=Price(call_usd=0.001))
+WORKS = seen(fleet=FleetSeen(warm=1))
+
+
+def look_at_both(control: Control, now_s: float, own: Observation, hosted: Observation) -> dict[str, int]:
+    return replicas(control.look({"llm": own, "llm.burst": hosted}, hosts(now_s), now_s))
+
+
+def test_no_run_starts_a_worker_of_ones_own_while_hosted_ones_cost_less() -> None:
+    control = watching(OWN, HOSTED)
+    control.open_runs.start("r", graph(call("answer", "llm")), 60_000)
+    assert look_at_both(control, 1.0, seen(), WORKS) == {"llm": 0, "llm.burst": 1}
+    assert look_at_both(control, 2.0, seen(), WORKS._replace(fleet=None))["llm"] == 0
+
+
+def test_runs_that_cost_more_on_hosted_workers_start_one_of_ones_own() -> None:
+    control = watching(OWN, HOSTED)
+    for second in range(8):
+        control.open_runs.start(str(second), graph(call("answer", "llm")), 60_000)
+        decided = look_at_both(control, float(second), seen(), WORKS)
+    assert decided == {"llm": 1, "llm.burst": 1}, "3.60 dollars an hour are more than 0.72"
+
+
+def test_a_call_that_cannot_wait_for_a_load_starts_hosted_workers() -> None:
+    control = watching(OWN, HOSTED)
+    look_at_both(control, 1.0, seen()._replace(start_s=20.0), seen())
+    hasty = call("answer", "llm").model_copy(update={"timeout_ms": 10_000})
+    control.open_runs.start("r", graph(hasty), 60_000)
+    assert look_at_both(control, 2.0, seen(), seen()) == {"llm": 0, "llm.burst": 1}
+
+
+def test_a_start_ahead_is_in_vain_where_another_backend_was_called() -> None:
+    control = watching(OWN, HOSTED)
+    control.open_runs.start("r", graph(call("answer", "llm")), 60_000)
+    look_at_both(control, 1.0, seen(), seen())
+    control.open_runs.decide("r", "answer", taken=True, backend="burst")
+    look_at_both(control, 2.0, seen(), seen())
+    assert control.false_warms.tallies == {"llm": Tally(1, 1)}
 
 
 def test_a_schedule_is_a_floor() -> None:

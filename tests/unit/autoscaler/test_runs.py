@@ -1,5 +1,6 @@
 """Of all that happens to runs, what scaling asks for; cheaply."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,9 @@ import schemas
 from schemas import headers
 from schemas.base import Output, Priority, RunStatus
 from schemas.events import EVENT, Event, RequestCoordinates, RunFinished, RunStarted, StepCompleted, StepSkipped
-from schemas.graphs import Graph
+from schemas.graphs import Graph, Step
 from schemas.topics import EVENTS
-from services.autoscaler.domain.branches import Branches
+from services.autoscaler.domain.branches import Branches, backend_of
 from services.autoscaler.domain.open_runs import OpenRuns
 from services.autoscaler.runs import RunFollower
 from services.chassis.kafka.messages import run_record
@@ -27,11 +28,14 @@ class Following:
 
     def __init__(self) -> None:
         self.runs = OpenRuns(Branches())
-        self.needed: list[frozenset[str]] = []
-        self._follower = RunFollower(self.runs, self.needed.append)
+        self.needed: list[set[str]] = []
+        self._follower = RunFollower(self.runs, self._on_needs)
 
     def read(self, *events: Event) -> None:
         self._follower.add([record(event) for event in events])
+
+    def _on_needs(self, steps: Sequence[Step]) -> None:
+        self.needed.append(set(map(backend_of, steps)))
 
     def open(self) -> set[str]:
         """The classes that open runs may call."""
@@ -66,7 +70,7 @@ def finished(run_id: str, status: RunStatus) -> RunFinished:
 def test_a_run_that_starts_says_what_it_will_call() -> None:
     following = Following()
     following.read(started("a"))
-    assert following.needed == [frozenset({"embedding", "llm"})]
+    assert following.needed == [{"embedding", "llm"}]
     assert following.open() == {"embedding", "llm"}
 
 
@@ -103,7 +107,7 @@ def test_runs_of_another_version_with_the_same_name_have_their_own_graph() -> No
     following = Following()
     other = graph(call("only", "sql"), pipeline="other")
     following.read(started("a"), started("b", other), started("c"))
-    assert following.needed == [frozenset({"embedding", "llm"}), frozenset({"sql"}), frozenset({"embedding", "llm"})]
+    assert following.needed == [{"embedding", "llm"}, {"sql"}, {"embedding", "llm"}]
 
 
 def test_what_cannot_be_read_says_nothing() -> None:
