@@ -25,6 +25,7 @@ from headway.plane.service import SetupSpec
 from headway.plane.supervisor import Plane
 from schemas.base import RunStatus
 from schemas.topics import DEAD_LETTER_SUFFIX
+from tests.e2e.memberships import Membership, end, memberships
 from tests.e2e.planes import RunningPlane
 
 pytestmark = [pytest.mark.kafka, pytest.mark.plane]
@@ -36,6 +37,8 @@ with a line in the changelog, that says what the older one cannot read."""
 ROOT = Path(__file__).parents[2]
 UPGRADE = ("aggregator", "orchestrator", "host")
 """The order of an upgrade: who reads the log first learns what the others will write."""
+MEMBERS = {"host": "worker"}
+"""Whose processes are in the groups, if not those of the service itself."""
 BURST = 40
 READY_S = 60.0
 RUN_S = 60.0
@@ -129,6 +132,7 @@ class Services:
 
     def __init__(self, plane: RunningPlane, config: Path) -> None:
         self._home = plane.home
+        self._kafka = plane.endpoints.kafka
         self._environment = {
             "HEADWAY_HOME": str(plane.home),
             "HEADWAY_CONFIG": str(config),
@@ -136,10 +140,12 @@ class Services:
             "HEADWAY_REDIS_URL": plane.endpoints.redis,
         }
         self._running: dict[tuple[Version, str], ChildProcess] = {}
+        self._memberships: dict[tuple[Version, str], set[Membership]] = {}
 
     async def start(self, version: Version, name: str) -> None:
         """Returns when it is ready: a member of its groups; a host when its workers are."""
         port = free_ports(1)[0]
+        others = await self._members(name)
         process = await ChildProcess.spawn(
             (sys.executable, "-m", "headway", "serve", name),
             {**version.environment, **self._environment, metrics_setting(name): str(port)},
@@ -148,12 +154,18 @@ class Services:
         )
         self._running[version, name] = process
         await process.until(lambda: is_ready(port), READY_S)
+        self._memberships[version, name] = await self._members(name) - others
+        assert self._memberships[version, name]
 
     async def kill(self, version: Version, name: str) -> None:
-        """SIGKILL, to a host's workers as well."""
+        """SIGKILL, to a host's workers as well. What they ran stays as it is; only their groups hear of it."""
         process = self._running.pop((version, name))
         os.kill(process.pid, signal.SIGKILL)
         await process.wait()
+        await end(self._kafka, self._memberships.pop((version, name)))
+
+    async def _members(self, name: str) -> set[Membership]:
+        return await memberships(self._kafka, MEMBERS.get(name, name))
 
     async def stop(self) -> None:
         """In order, so that nothing is left to be taken over."""
