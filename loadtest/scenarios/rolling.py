@@ -4,6 +4,7 @@ Promised: no request fails, and each has exactly one response.
 """
 
 import asyncio
+import math
 import signal
 from dataclasses import dataclass
 from typing import Any
@@ -36,11 +37,13 @@ async def run(context: Context) -> dict[str, Any]:
     return await roll(context, RUNS)
 
 
-async def roll(context: Context, runs: int) -> dict[str, Any]:
-    """Restarts every service for as long as so many runs take to come."""
+async def roll(context: Context, runs: int, rounds: float = math.inf) -> dict[str, Any]:
+    """Restarts every service for as long as so many runs take to come, but no more than so many times."""
     duration_s = runs / rate_per_s(context)
     async with following(context.endpoints.kafka, DEADLINE_S) as ledger:
-        restarts = await steady(context, ledger, duration_s, DEADLINE_S, lambda: _restarts(context, duration_s))
+        restarts = await steady(
+            context, ledger, duration_s, DEADLINE_S, lambda: _restarts(context, duration_s, rounds)
+        )
     verdict = ledger.verdict()
     met = [e for e in ledger.entries if any(e.overlaps(r.began_ms, r.ready_ms) for r in restarts)]
     return {
@@ -57,13 +60,14 @@ async def roll(context: Context, runs: int) -> dict[str, Any]:
     }
 
 
-async def _restarts(context: Context, duration_s: float) -> list[Restart]:
+async def _restarts(context: Context, duration_s: float, rounds: float) -> list[Restart]:
     """Whole rounds, the first of them in any case, until the time is over."""
     parts, loop = Parts(context.home), asyncio.get_running_loop()
+    order = [instance for service in ORDER for instance in parts.instances(service)]
     made: list[Restart] = []
     over_at = loop.time() + duration_s
-    while not made or loop.time() < over_at:
-        for part in [instance for service in ORDER for instance in parts.instances(service)]:
+    while not made or (loop.time() < over_at and len(made) < rounds * len(order)):
+        for part in order:
             await asyncio.sleep(BETWEEN_S)
             made.append(await restart(parts, part))
             context.say(f"rolling: {part} was back after {made[-1].ready_ms - made[-1].began_ms} ms")
