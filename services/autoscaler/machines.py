@@ -1,7 +1,8 @@
 """The hook for whoever can add and take away machines: told what finds no room, and which hosts have nothing to do.
 
-    async def scale(unplaced: Mapping[str, int], hosts: Mapping[str, Mapping[str, int]]) -> None: …
+    def scale(unplaced: Mapping[str, int], hosts: Mapping[str, Mapping[str, int]]) -> None: …
 
+It is called in a thread, so it may block; one that is `async` may not, since it runs among everything else.
 `unplaced` counts workers without a host, `hosts` those that each host is to have, both by queue label. It is told
 again a minute later, if nothing has changed, and later each time while it fails. A new machine announces itself; one
 that is to go is drained by whoever takes it away (SIGUSR1 to its host).
@@ -11,15 +12,18 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
+from inspect import isawaitable
 from pathlib import Path
 
 from services.autoscaler.domain.control import Plan
 from services.autoscaler.domain.hosts import Host
+from services.chassis.aside import Aside
 from services.chassis.logging import log, reason
 from services.chassis.settings import SettingsError
 
-Hook = Callable[[Mapping[str, int], Mapping[str, Mapping[str, int]]], Awaitable[None]]
+Hook = Callable[[Mapping[str, int], Mapping[str, Mapping[str, int]]], Awaitable[None] | None]
 
 SHORT_FOR_S = 10.0
 """Workers have found no room for so long: a drain or a rebalance ends sooner."""
@@ -37,6 +41,7 @@ class Machines:
     def __init__(self, hook: Hook, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._hook = hook
         self._monotonic = monotonic
+        self._aside = Aside()
         self._unplaced: Mapping[str, int] = {}
         self._hosts: Mapping[str, Mapping[str, int]] = {}
         self._short_since: float | None = None
@@ -67,12 +72,14 @@ class Machines:
             await asyncio.sleep(CHECK_EVERY_S)
 
     async def tell(self) -> None:
-        """Calls the hook, if it is time. What it raises is logged: nothing depends on it."""
-        if not self._is_due():
+        """Calls the hook, if it is time and it has returned before. What it raises is logged: nothing depends on it."""
+        if self._aside.is_busy or not self._is_due():
             return
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                await self._hook(self._unplaced, self._hosts)
+                told = await self._aside.do(partial(self._hook, self._unplaced, self._hosts))
+                if isawaitable(told):
+                    await told
             self._failures = 0
         except Exception as error:
             self._failures += 1

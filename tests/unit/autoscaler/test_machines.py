@@ -1,12 +1,17 @@
 """Whoever owns machines is told what finds no room, and what has nothing to do."""
 
+import threading
 from collections.abc import Mapping
 from itertools import pairwise
 
+import pytest
+
+from services.autoscaler import machines
 from services.autoscaler.domain.control import Plan
 from services.autoscaler.domain.hosts import Host, Room
 from services.autoscaler.domain.layout import Layout, Placed, Unplaced
-from services.autoscaler.machines import AGAIN_AT_MOST_S, AGAIN_S, EMPTY_FOR_S, SHORT_FOR_S, Machines
+from services.autoscaler.machines import AGAIN_AT_MOST_S, AGAIN_S, EMPTY_FOR_S, SHORT_FOR_S, Hook, Machines
+from tests.unit.chassis.test_aside import joined
 
 SHORT = Layout({"h": {"llm": Placed(2)}}, (Unplaced("llm", 1, 1),))
 FULL = Layout({"h": {"llm": Placed(2)}})
@@ -15,11 +20,11 @@ FULL = Layout({"h": {"llm": Placed(2)}})
 class Owner:
     """The hook of a test, and its clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, hook: Hook | None = None) -> None:
         self.now = 0.0
         self.fails = False
         self.told: list[tuple[float, Mapping[str, int], Mapping[str, Mapping[str, int]]]] = []
-        self.machines = Machines(self.scale, lambda: self.now)
+        self.machines = Machines(hook or self.scale, lambda: self.now)
 
     async def scale(self, unplaced: Mapping[str, int], hosts: Mapping[str, Mapping[str, int]]) -> None:
         self.told.append((self.now, unplaced, hosts))
@@ -93,3 +98,23 @@ async def test_who_leads_no_more_tells_nothing() -> None:
     owner.now += 100
     await owner.machines.tell()
     assert owner.told == []
+
+
+async def test_a_hook_that_blocks_holds_up_nobody_and_is_not_called_beside_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machines, "TIMEOUT_S", 0.01)
+    go, calls = threading.Event(), list[Mapping[str, int]]()
+
+    def blocks(unplaced: Mapping[str, int], _: Mapping[str, Mapping[str, int]]) -> None:
+        calls.append(unplaced)
+        go.wait()
+
+    owner = Owner(blocks)
+    await owner.after(SHORT_FOR_S + 1, SHORT, host("h", llm=2))
+    await owner.after(2 * AGAIN_AT_MOST_S, SHORT, host("h", llm=2))
+    assert calls == [{"llm": 2}]
+    go.set()
+    joined()
+    await owner.after(1, SHORT, host("h", llm=2))
+    assert calls == [{"llm": 2}] * 2
