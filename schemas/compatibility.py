@@ -20,6 +20,7 @@ from schemas.joins import StepReady
 from schemas.requests import InferenceRequest
 from schemas.responses import InferenceResponse
 from schemas.tasks import InferenceTask
+from schemas.text import TextPiece
 from schemas.usage import UsageRecord
 
 FOLDER = Path(__file__).parent / "snapshots"
@@ -33,8 +34,9 @@ MESSAGES: dict[str, TypeAdapter[Any]] = {
     "usage": TypeAdapter(UsageRecord),
     "fleet": FLEET,
     "config": TypeAdapter(Revision | CurrentRevision),
+    "text": TypeAdapter(TextPiece),
 }
-"""What travels, by the short name of its topic."""
+"""What travels, by the short name of its topic or channel."""
 
 _COSMETIC = ("title", "description", "default", "examples")
 

@@ -44,6 +44,7 @@ class Step(Contract):
     on_failure: OnFailure = OnFailure.FAIL
     timeout_ms: int | None = Field(default=None, gt=0)
     max_attempts: int = Field(default=3, ge=1, description="Per link of the chain.")
+    stream: bool | None = Field(default=None, description="Whether its text is published as it comes.")
 
 
 class Graph(Contract):

@@ -66,6 +66,7 @@ class StepSpec(Written):
     on_failure: OnFailure = OnFailure.FAIL
     timeout: Duration | None = None
     max_attempts: int = Field(default=3, ge=1, le=10)
+    stream: bool = Field(default=False, description="Its text may be read as it comes, before the run has ended.")
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> Self:
@@ -73,7 +74,7 @@ class StepSpec(Written):
         if len(kinds) != 1:
             raise ValueError("a step has exactly one of `model_class`, `gate`, `value`")
         if "model_class" not in kinds:
-            stray = self.model_fields_set & {"input", "backend", "fallback", "timeout", "max_attempts"}
+            stray = self.model_fields_set & {"input", "backend", "fallback", "timeout", "max_attempts", "stream"}
             if stray:
                 raise ValueError(f"only a step with a `model_class` has {', '.join(sorted(stray))}")
         if "gate" in kinds and "on_failure" in self.model_fields_set:

@@ -37,6 +37,15 @@ def dead_run_key(run_id: str) -> str:
     return f"dead:{run_id}"
 
 
+def text_channel(run_id: str) -> str:
+    """Where a run's text is published as it comes: `TextPiece`s, heard by whoever is subscribed at the time.
+
+    Run ids are no secret: they follow from tenant and request id. Who can connect to the store can hear everybody's,
+    as they can read every topic of a plane without access rights.
+    """
+    return f"text:{run_id}"
+
+
 def claim_key(run_id: str, step: str, deadline_at: LogTime) -> str:
     """Who runs a step: `<attempt> <owner> <deaths>` under a lease and for a while after it.
 

@@ -31,5 +31,6 @@ class InferenceTask(RunMessage):
     session: str | None = None
     sensitivity: str = "internal"
     variant: str | None = None
+    stream: bool | None = Field(default=None, description="Whether the text is published as it comes.")
     deadline_at: LogTime
     step_deadline_at: LogTime

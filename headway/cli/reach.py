@@ -31,6 +31,18 @@ def reach(home: Path) -> Connection:
     return Connection.of(settings, "headway-cli")
 
 
+def store(home: Path) -> str:
+    """The address of the store of the plane that is up in `home`, else HEADWAY_REDIS_URL."""
+    from headway.plane.endpoints import load_endpoints
+    from headway.plane.errors import PlaneError
+    from services.chassis.settings import RedisSettings
+
+    try:
+        return load_endpoints(home).redis
+    except PlaneError:
+        return RedisSettings.load().url.get_secret_value()
+
+
 def client(broker: Connection) -> HeadwayClient:
     """A Python client of that broker; enter it to connect."""
     from headway.client import HeadwayClient

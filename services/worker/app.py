@@ -26,6 +26,7 @@ from services.chassis.settings import SettingsError, secret
 from services.chassis.tracing import tracing
 from services.worker.adapters.redis_claims import RedisClaimStore
 from services.worker.adapters.redis_dead_runs import RedisDeadRuns
+from services.worker.adapters.redis_text import RedisTextChannel
 from services.worker.claims import Claims
 from services.worker.domain.engine import Engine
 from services.worker.ended_runs import EndedRuns
@@ -35,6 +36,7 @@ from services.worker.member import Member, Name
 from services.worker.rest import Rest
 from services.worker.settings import WorkerSettings
 from services.worker.telemetry import count_from_zero
+from services.worker.text_stream import TextStream
 
 STATUS_EVERY_S = 2.0
 LEAVE_S = 1.0
@@ -78,8 +80,9 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
         blobs = FolderBlobStore(app.plane.blob_folder)
         stack.callback(blobs.close)
         claims = Claims(RedisClaimStore(redis, app.instance))
+        text = TextStream(RedisTextChannel(redis))
         around = Surroundings(
-            producer, app.clock, Outputs(blobs), claims, rest=rest, tracer=tracer, age_s=process_age_s()
+            producer, app.clock, Outputs(blobs), claims, rest=rest, tracer=tracer, text=text, age_s=process_age_s()
         )
         ended = EndedRuns()
         members: list[Member] = []
@@ -108,6 +111,7 @@ async def serve(app: App[WorkerSettings], labels: Sequence[str]) -> None:
         app.component("fleet", publisher.run())
         app.component("claims", claims.keep(ended.add))
         app.component("ended-runs", ended.follow(RedisDeadRuns(redis)))
+        app.component("text", text.run())
         for member in members:
             app.readiness.add(member.queue.label, member.why_not_ready)
             app.component(f"{member.queue.label}-engine", member.watch())

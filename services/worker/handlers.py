@@ -49,6 +49,7 @@ from services.worker.rest import Rest
 from services.worker.solitude import Solitude
 from services.worker.spans import spans
 from services.worker.telemetry import Telemetry
+from services.worker.text_stream import TextStream
 
 GRACE_S = 0.1
 """Past the last deadline of a batch: engines answer call by call when time is up, this limit stops what does not."""
@@ -133,6 +134,8 @@ class Surroundings:
     solitude: Solitude = field(default_factory=Solitude)
     rest: Rest = field(default_factory=Rest)
     tracer: Tracer | None = None
+    text: TextStream | None = None
+    """Where text of steps that stream goes; None: nowhere."""
     age_s: float = 0.0
     """Of the process, when this was made."""
 
@@ -272,9 +275,11 @@ class TaskHandler:
             return DeadlineExceeded("the step's time was up before it began")
         if not isinstance(given, dict):
             return CallerFault("input: must be an object")
+        text = self._around.text
+        pass_on = text.begin(task) if text is not None and task.stream else None
         return Call(
             task.task_id, task.run_id, task.step, task.attempt, task.tenant, task.session, given, left_s,
-            attempt.lane, on_text=hearing(self._telemetry.spoke, self._around.monotonic),
+            attempt.lane, on_text=hearing(self._telemetry.spoke, self._around.monotonic, pass_on),
         )  # fmt: skip
 
     async def _infer(self, attempts: Sequence[Attempt], calls: Sequence[Call]) -> list[Report]:

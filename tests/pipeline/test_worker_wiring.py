@@ -44,6 +44,7 @@ from services.worker.engines.simulated import SimulatedEngine
 from services.worker.handlers import Surroundings
 from services.worker.member import ConsumerFactory, Member, Name
 from services.worker.rest import Rest
+from services.worker.text_stream import TextStream
 
 EPOCH_MS = 1_700_000_000_000
 INTERACTIVE, STANDARD, BATCH = Priority
@@ -92,6 +93,7 @@ class Worker:
         *queues: Queue,
         consumers: ConsumerFactory | None = None,
         rest: Rest | None = None,
+        text: TextStream | None = None,
     ) -> None:
         self.plane = plane
         self.claims = Claims(InMemoryClaimStore(plane.shelf, name))
@@ -100,7 +102,7 @@ class Worker:
         self.producer = plane.kafka.producer()
         self.name = Name(name, "host-1")
         self.rest = rest or Rest()
-        around = Surroundings(self.producer, LogClock(), Outputs(plane.blobs), self.claims, rest=self.rest)
+        around = Surroundings(self.producer, LogClock(), Outputs(plane.blobs), self.claims, rest=self.rest, text=text)
         self.solitude = around.solitude
         self.engines = {queue.model_class: RecordingEngine(queue) for queue in queues}
         self.members = {
@@ -147,8 +149,8 @@ class Plane:
         return EPOCH_MS + int(time.monotonic() * 1_000)
 
     @asynccontextmanager
-    async def worker(self, name: str = "worker-1") -> AsyncIterator[Worker]:
-        worker = Worker(self, name, *self.queues.values())
+    async def worker(self, name: str = "worker-1", text: TextStream | None = None) -> AsyncIterator[Worker]:
+        worker = Worker(self, name, *self.queues.values(), text=text)
         running = asyncio.create_task(worker.run())
         try:
             await worker.until_ready()
@@ -931,28 +933,3 @@ async def test_its_metrics_count_by_lane_and_outcome() -> None:
     assert 'headway_tasks_total{backend="local",lane="interactive",model_class="llm",outcome="failed"} 0.0' in text
     assert 'headway_slots{backend="local",model_class="llm"} 4.0' in text
     assert 'headway_cost_usd_total{kind="busy",model_class="llm",pipeline="ask"} 0.5' in text
-
-
-async def test_how_soon_a_streaming_engine_begins_to_speak_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    plane = Plane(LLM, EMBEDDING)
-    async with plane.worker() as worker:
-        engine = worker.engines["llm"]
-        answer = engine.infer
-
-        async def infer(calls: Sequence[Call]) -> list[Outcome]:
-            for call in calls:
-                assert call.on_text is not None
-                call.on_text("so")
-                call.on_text(" it is")
-            return await answer(calls)
-
-        monkeypatch.setattr(engine, "infer", infer)
-        spoken, silent = plane.task(1), plane.task(2, "embedding")
-        plane.put(spoken, silent)
-        await asyncio.gather(plane.event(spoken), plane.event(silent))
-        counted = [
-            line
-            for line in worker.metrics.exposition().decode().splitlines()
-            if line.startswith("headway_time_to_first_token_seconds_count")
-        ]
-    assert counted == ['headway_time_to_first_token_seconds_count{backend="local",model_class="llm"} 1.0']

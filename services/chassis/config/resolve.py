@@ -46,6 +46,7 @@ def _step(spec: StepSpec, ids: list[str]) -> Step:
         on_failure=spec.on_failure,
         timeout_ms=spec.timeout,
         max_attempts=spec.max_attempts,
+        stream=spec.stream or None,
     )
 
 

@@ -47,6 +47,7 @@ def task(ready: StepReady, queue: Queue, value: Json, ref: BlobRef | None) -> In
         session=ready.session,
         sensitivity=ready.sensitivity,
         variant=ready.variant,
+        stream=ready.step.stream,
         deadline_at=ready.deadline_at,
         step_deadline_at=ready.step_deadline_at,
     )

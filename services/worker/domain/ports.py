@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from schemas.base import LogTime
 from schemas.redis_keys import EndedRun
+from schemas.text import TextPiece
 
 LEASE_S = 8.0
 """How long a claim lasts without renewal: after a worker's death its tasks wait that long at most."""
@@ -92,3 +93,14 @@ class DeadRuns(Protocol):
 
     def follow(self) -> AsyncIterator[EndedRun]:
         """Runs as they end, without end: a lost connection is made again."""
+
+
+class TextLost(Exception):  # noqa: N818  it says what has happened
+    """The channel may not have taken the text. Nobody has to care: the whole answer is in the log."""
+
+
+class TextChannel(Protocol):
+    """Where text goes as it comes, for whoever listens at the time."""
+
+    async def publish(self, pieces: Sequence[TextPiece]) -> None:
+        """All of them, in one go; raises TextLost."""
