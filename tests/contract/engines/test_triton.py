@@ -152,3 +152,11 @@ async def test_without_control_of_the_model_sleep_leaves_it_to_others(
     assert isinstance(await ask(engine, {"TEXT": ["a"]}), Result)
     assert isinstance(await ask(guest, {"TEXT": ["a"]}), Result)
     await guest.stop()
+
+
+async def test_a_server_of_which_a_model_sleeps_is_ready_to_be_asked_for_it_again(server: TritonServer) -> None:
+    """Strict about readiness, as Triton is unless told otherwise, it would get no more requests from Kubernetes."""
+    engine = TritonEngine(triton_config(server, "count"), {})
+    await engine.start()
+    await engine.sleep()
+    assert await server.is_ready()

@@ -103,6 +103,10 @@ class TritonServer:
             config = source.with_suffix(".pbtxt").read_text()
             (model / "config.pbtxt").write_text(config.replace("DESK", str(self.desk)))
 
+    def add(self, model: Path) -> None:
+        """One more in its repository: a folder with the model's name."""
+        shutil.copytree(model, self._folder / "models" / model.name)
+
     @property
     def address(self) -> str:
         """Of gRPC."""
@@ -126,6 +130,7 @@ class TritonServer:
                 f"--model-repository={self._folder / 'models'}",
                 f"--backend-directory={triton / 'backends'}",
                 "--model-control-mode=explicit",
+                "--strict-readiness=false",
                 *(f"--{kind}-address=127.0.0.1" for kind in ("http", "grpc", "metrics")),
                 f"--http-port={self._http_port}",
                 f"--grpc-port={self._grpc_port}",
@@ -136,12 +141,13 @@ class TritonServer:
                 start_new_session=True, preexec_fn=die_with_parent,
             )  # fmt: skip
         async with asyncio.timeout(START_TIMEOUT_S):
-            while not await self._is_ready():
+            while not await self.is_ready():
                 if self._process.returncode is not None:
                     raise RuntimeError(f"Triton ended: see {self._folder / 'log'}")
                 await asyncio.sleep(0.1)
 
-    async def _is_ready(self) -> bool:
+    async def is_ready(self) -> bool:
+        """As whoever starts it asks, and sends it work by it: Docker, Kubernetes."""
         try:
             async with httpx.AsyncClient(trust_env=False) as client:
                 return (await client.get(f"http://127.0.0.1:{self._http_port}/v2/health/ready")).status_code == 200

@@ -15,7 +15,7 @@ from services.host.settings import HostSettings
 from services.orchestrator.settings import OrchestratorSettings
 from tests.unit.infra.composed import ROOT, composed, read
 
-OVERLAYS = ("secure", "gpu", "tracing")
+OVERLAYS = ("secure", "gpu", "vllm", "tracing")
 PLANES = {"plain": composed(), **{name: composed(f"infra/compose.{name}.yml") for name in OVERLAYS}}
 ONE_SHOTS = {"setup", "access"}
 EVERY = [

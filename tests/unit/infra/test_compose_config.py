@@ -14,10 +14,16 @@ PLANES = {
     "plain": (),
     "secure": ("infra/compose.secure.yml",),
     "gpu": ("infra/compose.gpu.yml",),
+    "vllm": ("infra/compose.vllm.yml",),
     "tracing": ("infra/compose.tracing.yml",),
-    "all": ("infra/compose.secure.yml", "infra/compose.gpu.yml", "infra/compose.tracing.yml"),
+    "all": (
+        "infra/compose.secure.yml",
+        "infra/compose.gpu.yml",
+        "infra/compose.vllm.yml",
+        "infra/compose.tracing.yml",
+    ),
 }
-WITHOUT_DEFAULT = {"VLLM_MODEL": "VLLM_MODEL", "TRITON_MODELS": "/models"}
+WITHOUT_DEFAULT = {"VLLM_MODEL": "VLLM_MODEL"}
 
 Service = dict[str, Any]
 
@@ -50,6 +56,7 @@ def seen(service: Service) -> Service:
         "environment": {name: str(value) for name, value in service.get("environment", {}).items()},
         "depends on": {name: other["condition"] for name, other in service.get("depends_on", {}).items()},
         "command": service.get("command"),
+        "entrypoint": service.get("entrypoint"),
         "health": service.get("healthcheck", {}).get("test"),
         "secrets": {_source(secret) for secret in service.get("secrets", ())},
         "tmpfs": service.get("tmpfs", []),

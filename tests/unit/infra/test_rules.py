@@ -100,14 +100,14 @@ def test_every_rule_of_an_alert_is_shown_firing_and_not_firing(alert: Rule) -> N
 
 
 def test_prometheus_looks_where_compose_runs_things() -> None:
-    services = composed()["services"]
+    services = composed("infra/compose.gpu.yml")["services"]
     jobs = {
         job["job_name"]: job for job in yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"]
     }
-    assert jobs.keys() == {"orchestrator", "aggregator", "autoscaler", "host", "prometheus"}
+    assert jobs.keys() == {"orchestrator", "aggregator", "autoscaler", "host", "vllm", "triton", "prometheus"}
     found = [source for job in jobs.values() for source in job.get("dns_sd_configs", ())]
     assert {name for source in found for name in source["names"]} <= services.keys()
-    assert [source["port"] for source in found] == [9101, 9102, 9103, 9104]
+    assert [source["port"] for source in found] == [9101, 9102, 9103, 9104, 8000, 8002]
 
 
 @by_promtool
