@@ -72,7 +72,7 @@ class Machines:
             await asyncio.sleep(CHECK_EVERY_S)
 
     async def tell(self) -> None:
-        """Calls the hook, if it is time and it has returned before. What it raises is logged: nothing depends on it."""
+        """Calls the hook, if it is time and it has returned. What it raises is logged: nothing depends on it."""
         if self._aside.is_busy or not self._is_due():
             return
         try:

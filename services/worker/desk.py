@@ -47,6 +47,8 @@ class Entry:
     """As it came, in case it must be put aside."""
     passed: list[Callable[[], None]]
     """Lets the watermark pass: one for each delivery, for a task may be delivered again while it runs."""
+    term: int = 0
+    """Of its last delivery."""
     in_slot: bool = False
 
 
@@ -78,6 +80,8 @@ class Desk:
         self._work: set[Task[None]] = set()
         self._handed_in: list[tuple[Sequence[Entry], Sequence[Report]]] = []
         self._letters = 0
+        self._term = 0
+        """Goes up whenever what has not begun is given away: what was delivered before is another's to begin."""
         self._flying = 0
         self._sending = 0
         self.changed = asyncio.Event()
@@ -114,8 +118,9 @@ class Desk:
         known = self._entries.get(_key(task))
         if known is not None:
             known.passed.append(passed)
+            known.term = self._term
             return
-        entry = Entry(Attempt(task, record.timestamp, lane), record, [passed])
+        entry = Entry(Attempt(task, record.timestamp, lane), record, [passed], self._term)
         self._entries[_key(task)] = entry
         self._by_run[task.run_id].append(entry)
         self._enter(entry)
@@ -144,7 +149,8 @@ class Desk:
         return bool(batches)
 
     def give_up_waiting(self) -> None:
-        """Lets go of what has not begun: its next owner begins it."""
+        """Lets go of what has not begun, and of what would be parked later: their next owner begins them."""
+        self._term += 1
         parked = [entry for lot in self._parking.values() for entry in lot.clear()]
         for entry in [*self._batcher.clear(), *parked]:
             self._leave_slot(entry)
@@ -249,6 +255,10 @@ class Desk:
         return False
 
     def _park(self, entry: Entry, wait_s: float) -> None:
+        """For a while; for good, where it was given away meanwhile."""
+        if entry.term != self._term:
+            self._forget(entry)
+            return
         until_s = self._monotonic() + min(wait_s, PARK_S, self._handler.left_s(entry.attempt))
         self._parking[entry.attempt.lane].park(entry, until_s)
 

@@ -1,7 +1,7 @@
 """A worker that rests: its tasks end first, it leaves its group and keeps no claim, and it works again when woken."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,6 +10,8 @@ from schemas.events import StepCompleted
 from schemas.fleet import BreakerState, WorkerStatus
 from services.chassis.health import ASLEEP
 from services.chassis.kafka.types import ProducerDeadError
+from services.worker.desk import MAX_UNFINISHED
+from services.worker.domain.ports import Answer, Claim
 from services.worker.rest import Rest
 from tests.pipeline.test_worker_wiring import LLM, Plane, Worker, claim_of, queue_of, until
 
@@ -142,3 +144,26 @@ async def test_the_last_word_counts_however_quickly_they_follow_each_other() -> 
             await asyncio.sleep(0)
             worker.rest.end()
         await until(lambda: worker.members["llm"].why_not_ready() is None)
+
+
+async def test_what_was_given_away_before_it_slept_does_not_wait_for_its_waking() -> None:
+    """Its claim is answered late: another worker has the task by then."""
+    plane = Plane(LLM)
+    async with sleeper(plane) as worker, plane.worker("worker-2") as other:
+        partition = sorted(worker.members["llm"].status(worker.name).committed)[0]
+        claim, asked, go = worker.claims.claim, asyncio.Event(), asyncio.Event()
+
+        async def late(claims: Sequence[Claim]) -> Sequence[Answer]:
+            asked.set()
+            await go.wait()
+            return await claim(claims)
+
+        worker.claims.claim = late  # type: ignore[method-assign]
+        task = plane.task(1, input={"simulate": {"hang": True}})
+        plane.put(task, partition=partition)
+        await asked.wait()
+        worker.rest.begin()
+        await until(lambda: other.engines["llm"].asked == [task.task_id])
+        go.set()
+        await until(lambda: worker.is_resting)
+        assert worker.members["llm"]._desk.room == MAX_UNFINISHED + LLM.slots
