@@ -10,6 +10,8 @@ from services.autoscaler.domain.rules import Rules
 Manifest = dict[str, Any]
 
 PORT = 9104
+ENGINE = "headway/engine"
+"""The label by which vllm.yaml finds the workers that need another image."""
 MAX_NAME = 63
 """Names are values of labels, too."""
 POLL_S = 10
@@ -42,7 +44,7 @@ def _deployment(queue: Queue, drain_s: int) -> Manifest:
         "metadata": {"name": name_of(queue), "labels": _labels(queue)},
         "spec": {
             "selector": {"matchLabels": _name_label(queue)},
-            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "strategy": {"rollingUpdate": _rollout(queue.resources)},
             "template": {
                 "metadata": {"labels": _labels(queue)},
                 "spec": {
@@ -52,6 +54,11 @@ def _deployment(queue: Queue, drain_s: int) -> Manifest:
             },
         },
     }
+
+
+def _rollout(needs: Resources) -> Manifest:
+    """The new one is there before an old one goes; but of GPUs there are rarely some to spare."""
+    return {"maxSurge": 0, "maxUnavailable": 1} if needs.gpu else {"maxSurge": 1, "maxUnavailable": 0}
 
 
 def _container(queue: Queue, drain_s: int) -> Manifest:
@@ -136,4 +143,4 @@ def _name_label(queue: Queue) -> dict[str, str]:
 
 
 def _labels(queue: Queue) -> dict[str, str]:
-    return {**_name_label(queue), "app.kubernetes.io/component": "worker"}
+    return {**_name_label(queue), "app.kubernetes.io/component": "worker", ENGINE: queue.engine.kind}

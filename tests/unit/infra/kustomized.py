@@ -27,14 +27,31 @@ def plane() -> list[Manifest]:
     return _built(FOLDER)
 
 
+@cache
+def servers() -> list[Manifest]:
+    """What `infra/kubernetes/gpu` builds: model servers beside the plane."""
+    return _built(FOLDER / "gpu")
+
+
 def with_prometheus(copy: Path) -> list[Manifest]:
-    """The same with the component that the kustomization names in a comment, in a folder for the copy."""
-    for name in ("config", "kubernetes"):
-        shutil.copytree(FOLDER.parent / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    """The plane with the component that the kustomization names in a comment, in a folder for the copy."""
+    _copy(copy)
     file = copy / "kubernetes" / "kustomization.yaml"
     written = file.read_text(encoding="utf-8")
     file.write_text(written.replace("  # - prometheus #", "  - prometheus #"), encoding="utf-8")
     return _built(copy / "kubernetes")
+
+
+def with_worker(copy: Path, name: str, manifests: list[Manifest]) -> list[Manifest]:
+    """The plane with other manifests for one of its workers."""
+    _copy(copy)
+    (copy / "kubernetes" / "workers" / f"{name}.yaml").write_text(yaml.safe_dump_all(manifests), encoding="utf-8")
+    return _built(copy / "kubernetes")
+
+
+def _copy(to: Path) -> None:
+    for name in ("config", "kubernetes"):
+        shutil.copytree(FOLDER.parent / name, to / name, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def of_kind(kind: str, manifests: list[Manifest]) -> dict[str, Manifest]:
