@@ -87,6 +87,40 @@ class LlamaCppEngine(Written):
     threads: int = Field(default=1, ge=1, le=256, description="More only on cores that are its own.")
 
 
+VLLM_ARGUMENTS = {
+    "model": "model",
+    "max_model_len": "context",
+    "tensor_parallel_size": "tensor_parallel",
+    "gpu_memory_utilization": "gpu_memory",
+    "max_num_seqs": "slots",
+}
+"""Arguments of vLLM that follow from what stands elsewhere."""
+
+
+class VllmEngine(Written):
+    """vLLM in the worker process."""
+
+    kind: Literal["vllm"]
+    model: Annotated[str, Field(min_length=1, max_length=1_024, description="A folder, or a name of Hugging Face's.")]
+    context: int | None = Field(default=None, ge=64, description="Tokens of a prompt and its answer; unset, as made.")
+    gpu_memory: float = Field(default=0.9, gt=0, le=1, description="The share of each GPU's memory that it takes.")
+    tensor_parallel: int = Field(
+        default=1, ge=1, le=1_024, description="GPUs that one replica's model is spread over."
+    )
+    sleep_level: Literal[1, 2] = Field(
+        default=1, description="Asleep: 1 keeps the weights in the machine's memory, 2 reads them again."
+    )
+    options: dict[str, Json] = Field(
+        default_factory=dict, max_length=64, description="Other engine arguments, by vLLM's own names."
+    )
+
+    @model_validator(mode="after")
+    def _has_each_argument_once(self) -> Self:
+        for name in VLLM_ARGUMENTS.keys() & self.options.keys():
+            raise ValueError(f"options: {name} is told by `{VLLM_ARGUMENTS[name]}`")
+        return self
+
+
 Url = Annotated[str, Field(pattern=r"^https?://[^\s@]+$", description="Without credentials.")]
 EnvName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$", description="The name of an environment variable.")]
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")]
@@ -188,7 +222,14 @@ class SimulatedEngine(Written):
 
 
 EngineConfig = Annotated[
-    OnnxEngine | LlamaCppEngine | OpenAIEngine | HttpEngine | TritonEngine | FunctionEngine | SimulatedEngine,
+    OnnxEngine
+    | LlamaCppEngine
+    | VllmEngine
+    | OpenAIEngine
+    | HttpEngine
+    | TritonEngine
+    | FunctionEngine
+    | SimulatedEngine,
     Field(discriminator="kind"),
 ]
 

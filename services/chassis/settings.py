@@ -7,6 +7,7 @@ the only reader of the environment.
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -126,6 +127,11 @@ def secret(name: str) -> str | None:
 def environment(**more: str) -> dict[str, str]:
     """This process's environment with `more` on top, for a child process."""
     return {**os.environ, **more}
+
+
+def adopt(variables: Mapping[str, str]) -> None:
+    """Puts these on top of this process's environment: for one that was forked, and had no environment given."""
+    os.environ.update(variables)
 
 
 class PlaneSettings(Settings):

@@ -10,7 +10,7 @@ from schemas.fleet import CircuitState
 from services.chassis.clock import LogClock
 from services.chassis.logging import log
 from services.worker.circuit import Circuit
-from services.worker.domain.engine import FIRST_HEALTH_TIMEOUT_S, HEALTH_TIMEOUT_S, Engine, Origin
+from services.worker.domain.engine import FIRST_HEALTH_TIMEOUT_S, HEALTH_TIMEOUT_S, Engine, EngineEnded, Origin
 from services.worker.patience import bounded
 
 START_TIMEOUT_S = 900.0
@@ -219,7 +219,7 @@ class EngineLife:
                 raise
 
     async def _heal(self) -> None:
-        """Starts it anew, again and again while it says no at once; one that says nothing is lost."""
+        """Starts it anew, again and again while it says no at once; one that says nothing, or has ended, is lost."""
         self.state = "starting"
         give_up_at = self._monotonic() + GIVE_UP_S
         while True:
@@ -228,7 +228,8 @@ class EngineLife:
                 return await self.start(HEAL_TIMEOUT_S)
             except Exception as error:
                 now = self._monotonic()
-                if now - began >= HEAL_TIMEOUT_S or now >= give_up_at:
+                final = isinstance(error, EngineEnded)
+                if final or now - began >= HEAL_TIMEOUT_S or now >= give_up_at:
                     self.state = "failed"
                     raise EngineLostError(f"the engine of {self._label} is lost: {error}") from error
             await asyncio.sleep(HEAL_EVERY_S)

@@ -85,6 +85,10 @@ class EngineOverloaded(EngineUnavailable):
     """The engine has refused the call because it has too many: with fewer at once it may take it."""
 
 
+class EngineEnded(EngineUnavailable):
+    """The engine is gone, and cannot be started again in this process: another has to, and meanwhile others work."""
+
+
 class EngineFailed(EngineError):
     """The engine took the call and failed; `retryable=False` where a repeat cannot help."""
 
@@ -121,7 +125,7 @@ class Engine(Protocol):
     async def start(self) -> None:
         """Return when usable; on a running engine do nothing, on a dead one heal it.
 
-        EngineUnavailable says what is missing and how to get it.
+        EngineUnavailable says what is missing and how to get it; EngineEnded that no start here can help.
         """
 
     async def health(self, timeout_s: float = HEALTH_TIMEOUT_S) -> None:

@@ -28,20 +28,12 @@ def build_engine(
             from services.worker.engines.llamacpp import LlamaCppEngine
 
             return LlamaCppEngine(config.model, slots=slots, context=config.context, threads=config.threads)
-        case models.OpenAIEngine():
-            from services.worker.engines.openai import OpenAIEngine
+        case models.VllmEngine():
+            from services.worker.engines.vllm import VllmEngine
 
-            key_env = config.api_key_env
-            key = secret(key_env) if key_env else None
-            return OpenAIEngine(config.base_url, config.model, api_key=key, api_key_env=key_env)
-        case models.HttpEngine():
-            from services.worker.engines.http import HttpEngine
-
-            return HttpEngine(config, {name: secret(env) for name, env in config.header_env.items()})
-        case models.TritonEngine():
-            from services.worker.engines.triton import TritonEngine
-
-            return TritonEngine(config, {name: secret(env) for name, env in config.header_env.items()})
+            return VllmEngine(config, slots=slots)
+        case models.OpenAIEngine() | models.HttpEngine() | models.TritonEngine():
+            return _client(config, secret)
         case models.FunctionEngine():
             from services.worker.engines.function import FunctionEngine
 
@@ -56,3 +48,24 @@ def build_engine(
             from services.worker.engines.simulated import SimulatedEngine
 
             return SimulatedEngine(config)
+
+
+def _client(
+    config: models.OpenAIEngine | models.HttpEngine | models.TritonEngine, secret: Callable[[str], str | None]
+) -> Engine:
+    """Of a server that runs somewhere else."""
+    match config:
+        case models.OpenAIEngine():
+            from services.worker.engines.openai import OpenAIEngine
+
+            key_env = config.api_key_env
+            key = secret(key_env) if key_env else None
+            return OpenAIEngine(config.base_url, config.model, api_key=key, api_key_env=key_env)
+        case models.HttpEngine():
+            from services.worker.engines.http import HttpEngine
+
+            return HttpEngine(config, {name: secret(env) for name, env in config.header_env.items()})
+        case models.TritonEngine():
+            from services.worker.engines.triton import TritonEngine
+
+            return TritonEngine(config, {name: secret(env) for name, env in config.header_env.items()})

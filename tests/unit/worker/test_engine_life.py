@@ -14,6 +14,7 @@ from services.worker.domain.engine import (
     FIRST_HEALTH_TIMEOUT_S,
     HEALTH_TIMEOUT_S,
     Call,
+    EngineEnded,
     EngineUnavailable,
     Origin,
     Outcome,
@@ -28,13 +29,15 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.starts = self.checks = self.sleeps = self.wakes = 0
-        self.ill = self.hangs = self.stubborn = False
+        self.ill = self.hangs = self.stubborn = self.ended = False
         self.over = asyncio.Event()
         self.heals = True
         self.allowed_s: list[float] = []
 
     async def start(self) -> None:
         self.starts += 1
+        if self.ended:
+            raise EngineEnded("gone")
         if self.ill and self.heals:
             self.ill = False
 
@@ -233,6 +236,16 @@ async def test_one_that_says_no_at_once_is_healed_again_and_again_and_then_ends_
     with pytest.raises(EngineLostError, match="llm is lost: ill"):
         await case.watch
     assert case.life.state == "failed"
+
+
+async def test_one_that_has_ended_ends_its_worker_at_once() -> None:
+    case = Case()
+    await case.life.start()
+    case.engine.ill, case.engine.ended = True, True
+    case.life.suspect(None)
+    with pytest.raises(EngineLostError, match="llm is lost: gone"):
+        await case.watch
+    assert case.engine.starts == 2
 
 
 async def test_one_that_says_nothing_is_given_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ def build(tmp_path: Path, config: Mapping[str, object], secrets: Mapping[str, st
     [
         ({"kind": "onnx", "model": "minilm-l6-int8"}, "OnnxEngine", 32),
         ({"kind": "llamacpp", "model": "smollm2-135m"}, "LlamaCppEngine", 1),
+        ({"kind": "vllm", "model": "/models/small"}, "VllmEngine", 1),
         ({"kind": "openai", "base_url": "https://models.example/v1", "model": "small"}, "OpenAIEngine", 1),
         ({"kind": "http", "url": "https://functions.example/scan", "health_input": {}}, "HttpEngine", 1),
         ({"kind": "triton", "address": "triton.example:8001", "model": "rerank"}, "TritonEngine", 1),
