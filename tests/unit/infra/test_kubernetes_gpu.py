@@ -4,10 +4,11 @@ import re
 
 import pytest
 
-from schemas.models import queues
+from infra.kubernetes.workers import manifests
+from schemas.models import ModelClass, queues
 from services.chassis.config.folder import load_folder
 from tests.unit.infra.composed import ROOT, read
-from tests.unit.infra.kustomized import Manifest, check, of_kind, plane, pods, servers
+from tests.unit.infra.kustomized import Manifest, check, of_kind, plane, pods, servers, with_worker
 
 NAMES = ("vllm", "triton")
 GPU = "nvidia.com/gpu"
@@ -160,6 +161,38 @@ def test_they_are_started_as_in_compose() -> None:
 
 def words(of: Manifest) -> list[str]:
     return [*of["command"], *of["args"]]
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    """The plane's Deployment of a class whose engine is vLLM."""
+    engine = {"kind": "vllm", "model": "Qwen/Qwen3-8B"}
+    llm = ModelClass.model_validate({"backends": [{"name": "gpu", "engine": engine}], "resources": {"gpu": 1}})
+    (queue,) = queues({"llm": llm})
+    made = manifests(queue, drain_s=30, namespace="headway")
+    deployment = of_kind("Deployment", with_worker(tmp_path_factory.mktemp("vllm"), "worker-llm", made))["worker-llm"]
+    check(deployment)
+    spec: Manifest = deployment["spec"]
+    return spec
+
+
+def test_a_worker_whose_engine_is_vllm_has_its_image_the_weights_and_a_card(worker: Manifest) -> None:
+    pod = worker["template"]["spec"]
+    (only,) = pod["containers"]
+    assert only["image"] == "headway:vllm"
+    assert only["resources"]["limits"][GPU] == "1"
+    assert {"name": "weights", "mountPath": "/weights", "readOnly": True} in only["volumeMounts"]
+    variables = {variable["name"]: variable["value"] for variable in only["env"]}
+    assert variables["HF_HOME"] == "/weights/huggingface"
+    assert variables["HEADWAY_BLOBS"] == "/shared/blobs", "as all others"
+    claims = {
+        volume["persistentVolumeClaim"]["claimName"] for volume in pod["volumes"] if "persistentVolumeClaim" in volume
+    }
+    assert "weights" in claims & set(of_kind("PersistentVolumeClaim", servers()))
+
+
+def test_a_worker_with_a_card_goes_before_the_one_that_takes_its_card(worker: Manifest) -> None:
+    assert worker["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
 
 
 def test_other_workers_know_nothing_of_gpus() -> None:
