@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -50,7 +51,7 @@ class Trait(Flag):
     SCRIPTED = auto()
     """The server says whatever a test wants."""
     STREAMS = auto()
-    """Of a text it tells each piece as it comes."""
+    """Of a text it tells each piece as it comes, and its server counts what it makes."""
     MEASURED = auto()
     """It tells how much it has to do."""
 
@@ -89,6 +90,7 @@ class Subject:
     unknown: Callable[[], Engine] | None = None  # one whose model there is not
     server: Server | None = None
     script: ScriptedServer | None = None
+    made: Callable[[], Awaitable[int]] | None = None  # tokens, by the server's own count while it works
 
 
 def call(value: Input, deadline_s: float = 30.0, on_text: Callable[[str], None] | None = None) -> Call:
@@ -156,7 +158,16 @@ async def llamacpp() -> AsyncIterator[Subject]:
         after = child.cpu_times()
         return after.user - before.user < 0.02
 
-    subject = _chat_subject(engine, new, is_idle)
+    async def made() -> int:
+        """Runs of the model: one for each token, and one for some of a prompt's."""
+        assert engine._client is not None
+        assert engine._client._calls is not None
+        page = (await engine._client._calls.page(engine._client._metrics_url)).content
+        found = re.search(rb"^llamacpp:n_decode_total (\d+)$", page, re.MULTILINE)
+        assert found, page
+        return int(found[1])
+
+    subject = replace(_chat_subject(engine, new, is_idle), made=made)
     yield replace(subject, unknown=lambda: new("none-such"), server=_Child(engine))
     await engine.stop()
 
@@ -200,7 +211,7 @@ async def openai_at_llamacpp(server: Subject) -> AsyncIterator[Subject]:
 
     engine = new()
     await engine.start()
-    yield _chat_subject(engine, new, server.is_idle)
+    yield replace(_chat_subject(engine, new, server.is_idle), made=server.made)
     await engine.stop()
 
 

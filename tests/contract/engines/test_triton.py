@@ -16,7 +16,8 @@ from services.worker.domain.engine import EngineFailed, EngineUnavailable, Outco
 from services.worker.engines.triton import TritonEngine
 from tests.contract.engines.kinds import Running
 from tests.contract.engines.server_process import ServerProcess
-from tests.contract.engines.subjects import Input, call
+from tests.contract.engines.subjects import Input, call, until
+from tests.contract.engines.test_every_engine import STOPS_WITHIN_S
 from tests.contract.engines.triton_server import TritonServer
 from tests.contract.engines.triton_subject import triton_config
 
@@ -130,6 +131,28 @@ async def test_the_answers_of_a_decoupled_model_are_collected(server: TritonServ
     outcome = await ask(engine, {"N": [3]})
     await engine.stop()
     assert outcome == Result({"responses": [{"I": [0.0]}, {"I": [0.5]}, {"I": [1.0]}]})
+
+
+async def test_a_decoupled_model_is_told_when_its_call_is_cancelled_and_sends_no_more(server: TritonServer) -> None:
+    engine = TritonEngine(triton_config(server, "count"), {})
+    await engine.start()
+    running = asyncio.create_task(engine.infer([call({"N": [100_000]}, deadline_s=120)]))
+    await until(lambda: sent_more_than(server, 10))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await until(lambda: sends_no_more(server), timeout_s=STOPS_WITHIN_S)
+    await engine.stop()
+
+
+async def sent_more_than(server: TritonServer, answers: int) -> bool:
+    return await server.count("answers_sent") > answers
+
+
+async def sends_no_more(server: TritonServer) -> bool:
+    """As Triton counts, in the time of many answers."""
+    before = await server.count("answers_sent")
+    await asyncio.sleep(0.2)
+    return await server.count("answers_sent") == before
 
 
 async def test_only_the_outputs_that_are_wanted_are_sent(server: TritonServer) -> None:

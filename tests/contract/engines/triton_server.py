@@ -8,6 +8,7 @@ import asyncio
 import ctypes
 import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -117,6 +118,13 @@ class TritonServer:
         """Of the server; its models' processes are its children."""
         assert self._process is not None
         return self._process.pid
+
+    async def count(self, metric: str) -> float:
+        """On its page of metrics; 0 where it is not yet."""
+        async with httpx.AsyncClient(trust_env=False) as client:
+            page = (await client.get(f"http://127.0.0.1:{self._metrics_port}/metrics")).text
+        found = re.search(rf"^{metric}(?:{{.*}})? (\S+)$", page, re.MULTILINE)
+        return float(found[1]) if found else 0.0
 
     async def start(self) -> None:
         """Returns when it listens."""
