@@ -117,6 +117,22 @@ class Term(Contract):
     how: str = ""
 
 
+class Wished(Contract):
+    """How many workers the load asked for at a time."""
+
+    at: LogTime
+    replicas: int = Field(ge=0)
+
+
+class Steady(Contract):
+    """What a stabilisation window knows: whoever leads next goes on with it."""
+
+    replicas: int = Field(ge=0)
+    changed_at: LogTime
+    lowered: bool = Field(default=False, description="The last change took some away.")
+    wishes: tuple[Wished, ...] = Field(min_length=1, description="Each more than all that came later.")
+
+
 class ScalingDecision(FleetMessage):
     """How many workers a queue is to have, and why; from the autoscaler that leads."""
 
@@ -130,6 +146,7 @@ class ScalingDecision(FleetMessage):
     start_s: float | None = Field(default=None, ge=0, description="What a worker's start took; none was seen: null.")
     because: str
     terms: tuple[Term, ...] = ()
+    steady: Steady | None = None
 
 
 FleetStatus = (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from schemas.fleet import HostStatus, ServiceStatus, WorkerStatus
+from schemas.fleet import HostStatus, ScalingDecision, ServiceStatus, WorkerStatus
 from schemas.models import Queue
 from services.autoscaler.collector import Collector
 from services.autoscaler.domain.fleet import fleet_seen, hosts_seen, service_s, start_s
@@ -11,7 +11,7 @@ from services.autoscaler.domain.hosts import Host
 from services.autoscaler.domain.observation import Observation
 from services.autoscaler.domain.watched import Watched
 from services.chassis.clock import LogClock
-from services.chassis.fleet import FOLLOW_TIMEOUT_S, PUBLISH_EVERY_S, FleetLog, FleetView
+from services.chassis.fleet import FOLLOW_TIMEOUT_S, PUBLISH_EVERY_S, FleetLog, FleetView, in_force
 from services.chassis.kafka.types import Record
 
 HEARD_FOR_S = PUBLISH_EVERY_S + 1.0
@@ -63,6 +63,10 @@ class Observer:
     def hears(self) -> bool:
         """Who hears itself hears the others: only then is a worker that nobody speaks of one that is not there."""
         return any(status.instance == self._instance for status in self.view.of(ServiceStatus))
+
+    def decided(self) -> Mapping[str, ScalingDecision]:
+        """By queue label, what the last leader said a few seconds ago; nothing when that was longer ago."""
+        return in_force(self.view.of(ScalingDecision))
 
     def why_not_yet(self) -> str | None:
         """What is missing before the first look: with less, what runs would be taken for what is not there."""

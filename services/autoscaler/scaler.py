@@ -64,7 +64,7 @@ class Surroundings(NamedTuple):
 
 
 class Scaler:
-    """Leads again and again: each reign begins anew, with what runs."""
+    """Leads again and again: each reign begins with what runs, and with what was decided last."""
 
     def __init__(self, around: Surroundings, audience: Sequence[Audience] = ()) -> None:
         self._around = around
@@ -174,6 +174,8 @@ class _Reign:
             return reason
         if now_ms is None:
             return "the log's time is not known"
+        if self._plan is None:
+            self.control.take_up(self._around.observer.decided())
         sight = self._around.observer.look(self._watched)
         self._hears_hosts = sight.hosts is not None
         hosts = sight.hosts if self._around.places else None
@@ -214,6 +216,7 @@ class _Reign:
             start_s=self.control.start_s(label),
             because=because(decision),
             terms=tuple(Term(term=line.term, value=line.value, how=line.how) for line in explain(decision)),
+            steady=decision.steadied.told(),
         )
 
 

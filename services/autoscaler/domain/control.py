@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from schemas.fleet import ScalingDecision
 from schemas.graphs import Step
 from schemas.models import SPILL_AT, Queue, Resources
 from schemas.tasks import Price
@@ -21,11 +22,12 @@ from services.autoscaler.domain.likely import Backing, likely
 from services.autoscaler.domain.observation import UNSEEN, Observation
 from services.autoscaler.domain.open_runs import OpenRuns
 from services.autoscaler.domain.placement import place
-from services.autoscaler.domain.policy import Decision, decide
+from services.autoscaler.domain.policy import IDLE, Decision, decide
 from services.autoscaler.domain.prediction import Prediction, SlotMean
 from services.autoscaler.domain.prewarm import prewarmed
 from services.autoscaler.domain.rules import Floor, Rules, Tier
 from services.autoscaler.domain.schedules import Schedule, scheduled
+from services.autoscaler.domain.steadiness import Steadied
 
 
 class Scaled(NamedTuple):
@@ -128,6 +130,15 @@ class Control:
         self._backends = {of: [queue for queue in queues if queue.model_class == of] for of in _classes(queues)}
         self._labels = {f"{queue.model_class}.{queue.backend}": queue.label for queue in queues}
         self._known = {queue.label: self._known.get(queue.label) or self._recalled(queue.label) for queue in queues}
+
+    def take_up(self, decided: Mapping[str, ScalingDecision]) -> None:
+        """Goes on where the leader before has stopped, a moment ago. By queue label."""
+        rules = {queue.label: queue.rules for queue in self._queues}
+        for label in decided.keys() & rules.keys():
+            told = decided[label]
+            if told.steady is not None:
+                steady = Steadied.of(told.steady)
+                self._known[label].decision = Decision(told.replicas, told.asleep, IDLE, steady, (), rules[label])
 
     def look(self, seen: Mapping[str, Observation], hosts: Sequence[Host] | None, now_s: float) -> Plan:
         """`seen`: by queue label. `now_s`: the log's time, in seconds since the epoch.

@@ -8,6 +8,8 @@ settled, so one step does.
 
 from typing import NamedTuple
 
+from schemas.fleet import Steady, Wished
+
 
 class Wish(NamedTuple):
     """How many workers the load asked for at a time."""
@@ -25,6 +27,18 @@ class Steadied(NamedTuple):
     """Of the last window: those that a later one has not exceeded, so the first is the most."""
     was_lowered: bool = False
     """The last change took some away."""
+
+    @classmethod
+    def of(cls, told: Steady) -> "Steadied":
+        """As another leader has told it."""
+        wishes = tuple(Wish(wished.at / 1_000, wished.replicas) for wished in told.wishes)
+        return cls(told.replicas, told.changed_at / 1_000, wishes, told.lowered)
+
+    def told(self) -> Steady:
+        """For the next leader."""
+        wishes = tuple(Wished(at=round(wish.at_s * 1_000), replicas=wish.replicas) for wish in self.wishes)
+        changed_at = round(self.changed_at_s * 1_000)
+        return Steady(replicas=self.replicas, changed_at=changed_at, lowered=self.was_lowered, wishes=wishes)
 
     def was_just_lowered(self, now_s: float, window_s: float) -> bool:
         """Within the window."""

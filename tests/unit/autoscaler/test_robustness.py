@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from schemas.fleet import ScalingDecision
 from services.autoscaler.domain.control import Control, Plan, Scaled
 from services.autoscaler.domain.hosts import Host, Room
 from services.autoscaler.domain.layout import Placed
@@ -35,6 +36,18 @@ class Looks:
             hosts = [Host(name, ROOM, self.dead.get(name, now_s * 1_000)) for name in self._names]
             self.plans.append(self.control.look({"llm": llm}, hosts, float(now_s)))
         return self.plans[-1]
+
+    def replace(self) -> None:
+        """Another leader takes over."""
+        told = {
+            label: ScalingDecision(
+                instance="a", epoch=1, queue=label, replicas=it.replicas, because="", steady=it.steadied.told()
+            )
+            for label, it in self.plans[-1].decisions.items()
+        }
+        self.control = Control(predicts=False)
+        self.control.watch([LLM])
+        self.control.take_up(told)
 
     @property
     def replicas(self) -> list[int]:
@@ -101,6 +114,17 @@ def test_a_load_that_flaps_more_slowly_changes_workers_once_a_window(period_s: i
     assert set(looks.replicas) <= {0, 3}
     lowered = [second for second in looks.changes if looks.replicas[second] == 0]
     assert all(after - before >= COOLDOWN_S for before, after in pairwise(lowered))
+
+
+@pytest.mark.parametrize("period_s", [7, 61, 90, 200])
+def test_leaders_that_follow_each_other_decide_as_one_would(period_s: int) -> None:
+    one, many = Looks(), Looks()
+    for looks in (one, many):
+        for second in range(900):
+            looks.at(BUSY if second % period_s < period_s / 2 else IDLE)
+            if looks is many and second % 17 == 0:
+                looks.replace()
+    assert many.replicas == one.replicas
 
 
 def test_two_that_see_the_same_decide_the_same() -> None:

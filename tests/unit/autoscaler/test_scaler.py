@@ -39,6 +39,11 @@ def last_decision(fleet: Fleet) -> ScalingDecision | None:
     return next(reversed(fleet.decisions()), None)
 
 
+def have_decided(fleet: Fleet, reigns: int) -> bool:
+    """So many."""
+    return len({decision.epoch for decision in fleet.decisions()}) == reigns
+
+
 async def test_a_class_that_is_always_there_is_placed_where_there_is_room() -> None:
     fleet = Fleet()
     async with leading(fleet):
@@ -273,3 +278,17 @@ async def test_the_next_leader_knows_what_the_last_one_has_learned(tmp_path: Pat
         assert successor.scaler.control is not None
         learned = successor.scaler.control.learned().queues["llm"]
     assert (learned.start_s, learned.service_s) == (7.0, 0.25)
+
+
+async def test_the_next_leader_goes_on_with_the_window_of_the_last_one() -> None:
+    fleet = Fleet()
+    for number in (1, 2):
+        async with leading(fleet):
+            fleet.say(host(llm=1), worker("w"))
+            await fleet.settle()
+            await fleet.until(partial(have_decided, fleet, number))
+    by_epoch = {decision.epoch: decision.steady for decision in reversed(fleet.decisions())}
+    first, second = (by_epoch[epoch] for epoch in sorted(by_epoch))
+    assert first is not None
+    assert second is not None
+    assert (second.replicas, second.changed_at) == (first.replicas, first.changed_at)
