@@ -56,9 +56,14 @@ def _parts(endpoints: Endpoints) -> Iterator[tuple[psutil.Process, str]]:
         yield process, parts[root]
         for child in process.children(recursive=True):  # parents come before their children
             with contextlib.suppress(psutil.Error):
-                part = parts.get(child.pid) or _worker(child.cmdline()) or parts[child.ppid()]
+                part = parts.get(child.pid) or _worker(_words(child)) or parts[child.ppid()]
                 parts[child.pid] = part
                 yield child, part
+
+
+def _words(process: psutil.Process) -> list[str]:
+    """Of its command. A process that gave itself a title has it as one argument, and empty ones after it."""
+    return " ".join(process.cmdline()).split()
 
 
 def _worker(command: list[str]) -> str | None:

@@ -50,7 +50,8 @@ class Parts:
     def workers(self, label: str | None = None) -> list[int]:
         """Processes of all hosts' workers, or those of one queue, the oldest first."""
         hosts = [pid for part, pid in self.endpoints().pids.items() if part.partition("-")[0] == "host"]
-        found = sorted(pid for host in hosts for pid in children(host))
+        servers = [pid for host in hosts for pid in children(host)]
+        found = sorted(pid for server in servers for pid in children(server))
         return [pid for pid in found if is_alive(pid) and _is_worker(argv(pid), label)]
 
 
@@ -87,9 +88,9 @@ def children(parent: int) -> Iterator[int]:
 
 
 def argv(pid: int) -> list[str]:
-    """Its command; empty when it is gone."""
+    """The words of its command; empty when it is gone."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").replace("\0", " ").split()
     return []
 
 

@@ -56,6 +56,7 @@ async def serve(app: App[HostSettings]) -> None:
     app.exposition = lambda: _all_metrics(app, workers)
     connection = Connection.of(app.kafka, app.instance, PATIENCE_S)
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(launcher)
         producer = AioKafkaProducer(connection)
         await producer.start()
         stack.push_async_callback(producer.stop)

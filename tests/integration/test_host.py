@@ -71,10 +71,11 @@ class Machine:
     def workers(self) -> dict[int, str]:
         """Its worker processes as the operating system has them: class by process id."""
         found: dict[int, str] = {}
-        for child in psutil.Process(self.process.pid).children():
+        for child in psutil.Process(self.process.pid).children(recursive=True):
             with suppress(psutil.NoSuchProcess):
-                if child.status() != psutil.STATUS_ZOMBIE and "worker" in child.cmdline():
-                    found[child.pid] = child.cmdline()[-1]
+                words = " ".join(child.cmdline()).split()
+                if child.status() != psutil.STATUS_ZOMBIE and "worker" in words:
+                    found[child.pid] = words[-1]
         return found
 
     async def get(self, path: str) -> tuple[int, str]:

@@ -1,19 +1,20 @@
 """Workers as child processes, each with a side door on a free port of this machine."""
 
 import asyncio
-import os
 import signal
 import socket
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 from schemas.models import Queue
-from services.chassis.app import DIE_WITH_PARENT
+from services.chassis.forks.client import Child, ForkServer
+from services.chassis.forks.messages import Fork
 from services.chassis.health import ASLEEP
 from services.chassis.settings import environment
 from services.host.domain.replicas import Answer, Replica
 
+WORKER = "services.worker.app"
+"""By its name alone: services do not import each other."""
 LOCAL = "127.0.0.1"
 PROBE_TIMEOUT_S = 1.0
 MAX_ANSWER_BYTES = 16 << 20
@@ -23,32 +24,28 @@ MAX_LOG_BYTES = 8 << 20
 class ChildProcess:
     """A worker that runs."""
 
-    def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
-        self._process = process
+    def __init__(self, child: Child, port: int) -> None:
+        self._child = child
         self._port = port
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self._child.pid
 
     async def wait(self) -> int:
-        return await self._process.wait()
+        return await self._child.wait()
 
     def sleep(self) -> None:
-        self._signal(signal.SIGUSR1)
+        self._child.send(signal.SIGUSR1)
 
     def wake(self) -> None:
-        self._signal(signal.SIGUSR2)
+        self._child.send(signal.SIGUSR2)
 
     def stop(self) -> None:
-        self._signal(signal.SIGTERM)
+        self._child.send(signal.SIGTERM)
 
     def kill(self) -> None:
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
-            self._process.send_signal(number)
+        self._child.send(signal.SIGKILL)
 
     async def answer(self) -> Answer | None:
         answer = await _get(self._port, "/readyz")
@@ -66,46 +63,45 @@ class ChildProcess:
 
 
 class ChildLauncher:
-    """Starts `headway worker` with this interpreter.
+    """Starts workers, as `headway worker` would, from a process that has imported what they need.
 
-    Its output is appended to `<home>/logs/worker-<name>.log`, or else goes where that of this process goes.
+    Their output is appended to `<home>/logs/worker-<name>.log`, or else goes where that of this process goes.
     A port that somebody takes between its choice and its use ends the worker; the next attempt chooses another.
     """
 
     def __init__(self, instance: str, home: Path, config: Path | None, *, to_files: bool = True) -> None:
         self._logs = home / "logs" if to_files else None
-        self._environment = environment(
-            HEADWAY_HOME=str(home),
-            HEADWAY_WORKER_HOST=instance,
-            HEADWAY_WORKER_METRICS_HOST=LOCAL,
-            **{DIE_WITH_PARENT: str(os.getpid())},
-            **({"HEADWAY_CONFIG": str(config)} if config else {}),
+        self._forks = ForkServer(
+            WORKER,
+            environment(
+                HEADWAY_HOME=str(home),
+                HEADWAY_WORKER_HOST=instance,
+                HEADWAY_WORKER_METRICS_HOST=LOCAL,
+                **({"HEADWAY_CONFIG": str(config)} if config else {}),
+            ),
         )
 
-    async def start(self, replica: Replica, queue: Queue, *, asleep: bool) -> ChildProcess:
-        """Call it in the main thread: the child dies with the thread that started it."""
-        port = _free_port()
-        log = _open_log(self._logs / f"worker-{replica.name}.log") if self._logs else None
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self.command(queue),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={
-                    **self._environment,
-                    "HEADWAY_WORKER_METRICS_PORT": str(port),
-                    "HEADWAY_WORKER_ASLEEP": str(asleep),
-                },
-            )
-        finally:
-            if log is not None:
-                os.close(log)
-        return ChildProcess(process, port)
+    async def __aenter__(self) -> "ChildLauncher":
+        """Call it in the main thread: the workers die with the thread that did."""
+        await self._forks.__aenter__()
+        return self
 
-    def command(self, queue: Queue) -> tuple[str, ...]:
-        """What is run."""
-        return (sys.executable, "-m", "headway", "worker", "--model-class", queue.label)
+    async def __aexit__(self, *error: object) -> None:
+        """Workers that are left are killed."""
+        await self._forks.__aexit__(*error)
+
+    async def start(self, replica: Replica, queue: Queue, *, asleep: bool) -> ChildProcess:
+        """Raises OSError when the machine cannot."""
+        port = _free_port()
+        variables = {"HEADWAY_WORKER_METRICS_PORT": str(port), "HEADWAY_WORKER_ASLEEP": str(asleep)}
+        log = _log(self._logs / f"worker-{replica.name}.log") if self._logs else None
+        order = Fork(title=title(queue), arguments=(queue.label,), environment=variables, log=log)
+        return ChildProcess(await self._forks.fork(order), port)
+
+
+def title(queue: Queue) -> str:
+    """As process listings show a worker of it: the command that would start one by hand."""
+    return f"headway worker --model-class {queue.label}"
 
 
 def _free_port() -> int:
@@ -115,13 +111,13 @@ def _free_port() -> int:
         return port
 
 
-def _open_log(log: Path) -> int:
-    """A log past 8 MiB is moved aside first; one older file is kept."""
+def _log(log: Path) -> Path:
+    """One past 8 MiB is moved aside first; one older file is kept."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         if log.stat().st_size > MAX_LOG_BYTES:
             log.replace(log.with_name(f"{log.name}.1"))
-    return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    return log
 
 
 async def _get(port: int, path: str) -> tuple[int, bytes] | None:

@@ -1,14 +1,17 @@
 """A worker process is asked through its side door, and nothing it answers can harm the host."""
 
 import asyncio
-import sys
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from schemas.models import ModelsFile, Queue, queues
+from services.chassis.forks.client import Child
+from services.chassis.forks.messages import Signal
 from services.host.adapters import child_process
 from services.host.adapters.child_process import ChildLauncher, ChildProcess
 from services.host.domain.replicas import Replica
@@ -27,15 +30,6 @@ def queue() -> Queue:
     backends = [{"name": "local", "engine": {"kind": "simulated"}}]
     (queue,) = queues(ModelsFile.model_validate({"model_classes": {"llm": {"backends": backends}}}).model_classes)
     return queue
-
-
-class Printing(ChildLauncher):
-    """Runs a line of Python in place of a worker."""
-
-    code = "import os; print(*(os.environ['HEADWAY_' + name] for name in ('WORKER_HOST', 'CONFIG', 'WORKER_ASLEEP')))"
-
-    def command(self, queue: Queue) -> tuple[str, ...]:
-        return (sys.executable, "-c", self.code)
 
 
 @asynccontextmanager
@@ -58,11 +52,9 @@ async def door(answer: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> Asy
         server.close()
 
 
-async def process(port: int) -> ChildProcess:
-    """A worker with that side door, which itself has ended."""
-    ended = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
-    await ended.wait()
-    return ChildProcess(ended, port)
+def process(port: int) -> ChildProcess:
+    """A worker with that side door, of which nothing else is asked."""
+    return ChildProcess(Child(0, lambda _: None), port)
 
 
 async def test_how_it_is_is_what_its_side_door_says() -> None:
@@ -73,7 +65,7 @@ async def test_how_it_is_is_what_its_side_door_says() -> None:
     asleep, loading = b"llm: asleep\n", b"embedding: the engine is starting\n"
     answers = iter([READY, unready + loading, unready + asleep + asleep, unready + asleep + loading])
     async with door(says) as port:
-        worker = await process(port)
+        worker = process(port)
         assert [await worker.answer() for _ in range(4)] == ["ready", "neither", "asleep", "neither"]
 
 
@@ -85,7 +77,7 @@ async def test_what_is_no_answer_is_none(answer: bytes) -> None:
         writer.write(answer)
 
     async with door(says) as port:
-        assert await (await process(port)).answer() is None
+        assert await process(port).answer() is None
 
 
 async def test_an_answer_that_takes_too_long_or_never_ends_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,59 +92,62 @@ async def test_an_answer_that_takes_too_long_or_never_ends_is_none(monkeypatch: 
 
     monkeypatch.setattr(child_process, "MAX_ANSWER_BYTES", 1 << 20)
     async with door(nothing) as port:
-        assert await (await process(port)).answer() is None
+        assert await process(port).answer() is None
     async with door(without_end) as port:
-        assert await (await process(port)).exposition() is None
+        assert await process(port).exposition() is None
 
 
 async def test_a_port_where_nobody_listens_is_no_answer() -> None:
-    worker = await process(1)
+    worker = process(1)
     assert await worker.answer() is None
     assert await worker.exposition() is None
 
 
-async def test_telling_and_killing_what_has_ended_is_nothing() -> None:
-    worker = await process(1)
+async def test_it_is_told_by_signals() -> None:
+    told: list[Signal] = []
+    worker = ChildProcess(Child(7, told.append), 1)
     worker.sleep()
     worker.wake()
     worker.stop()
     worker.kill()
+    wanted = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL)
+    assert told == [Signal(pid=7, signal=number) for number in wanted]
+
+
+@pytest.fixture
+def printing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., ChildLauncher]:
+    """Makes launchers whose workers print what they were given, and end."""
+    monkeypatch.setattr(child_process, "WORKER", "tests.unit.host.printing")
+    return partial(ChildLauncher, "host-1", tmp_path, Path("/etc/headway"))
+
+
+async def start(launcher: ChildLauncher, queue: Queue, *, asleep: bool = False) -> None:
+    worker = await launcher.start(REPLICA, queue, asleep=asleep)
     assert await worker.wait() == 0
 
 
 async def test_its_output_is_kept_in_a_log_of_its_own_and_it_knows_its_host_and_whether_to_sleep(
-    queue: Queue, tmp_path: Path
+    queue: Queue, printing: Callable[..., ChildLauncher], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launcher = Printing("host-1", tmp_path, Path("/etc/headway"))
-    for asleep in (False, True):
-        worker = await launcher.start(REPLICA, queue, asleep=asleep)
-        assert await worker.wait() == 0
-    assert (
-        tmp_path / "logs" / "worker-llm-0.log"
-    ).read_text() == "host-1 /etc/headway False\nhost-1 /etc/headway True\n"
+    burst = queue.model_copy(update={"group": "headway-worker-llm.burst"})
+    log = tmp_path / "logs" / "worker-llm-0.log"
+    async with printing() as launcher:
+        await start(launcher, queue)
+        await start(launcher, burst, asleep=True)
+        said = log.read_text()
+        monkeypatch.setattr(child_process, "MAX_LOG_BYTES", 5)
+        await start(launcher, queue)
+    first, second = said.splitlines()
+    assert first == "llm host-1 /etc/headway False headway worker --model-class llm"
+    assert second == "llm.burst host-1 /etc/headway True headway worker --model-class llm.burst"
+    assert log.with_name("worker-llm-0.log.1").read_text() == said, "a log that has grown large is moved aside"
+    assert log.read_text() == f"{first}\n"
 
 
 async def test_its_output_may_go_where_that_of_the_host_goes(
-    queue: Queue, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    queue: Queue, printing: Callable[..., ChildLauncher], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    launcher = Printing("host-1", tmp_path, Path("/etc/headway"), to_files=False)
-    await (await launcher.start(REPLICA, queue, asleep=False)).wait()
-    assert capfd.readouterr().out == "host-1 /etc/headway False\n"
+    async with printing(to_files=False) as launcher:
+        await start(launcher, queue)
+    assert capfd.readouterr().out.startswith("llm host-1 /etc/headway False ")
     assert not (tmp_path / "logs").exists()
-
-
-async def test_a_log_that_has_grown_large_is_moved_aside(
-    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(child_process, "MAX_LOG_BYTES", 5)
-    launcher = Printing("host-1", tmp_path, Path("/etc/headway"))
-    for _ in range(3):
-        await (await launcher.start(REPLICA, queue, asleep=False)).wait()
-    logs = tmp_path / "logs"
-    assert sorted(log.name for log in logs.iterdir()) == ["worker-llm-0.log", "worker-llm-0.log.1"]
-
-
-def test_a_further_backend_is_named_by_its_label(queue: Queue, tmp_path: Path) -> None:
-    burst = queue.model_copy(update={"group": "headway-worker-llm.burst"})
-    command = ChildLauncher("host-1", tmp_path, None).command(burst)
-    assert command[1:] == ("-m", "headway", "worker", "--model-class", "llm.burst")

@@ -45,7 +45,7 @@ def started() -> Iterator[list[Child]]:
 
 
 def test_a_process_counts_with_its_part_or_that_of_its_parent(started: list[Child]) -> None:
-    started += [Child(), Child("worker", "--model-class", "embedding", "--model-class", "llm")]
+    started += [Child(), Child("worker", "--model-class embedding --model-class llm")]  # as a title of its own has it
     pids = {"plane": os.getpid(), "kafka": started[0].process.pid}
     found = usage(Endpoints(ready=True, kafka="", redis="", pids=pids))
     assert found.keys() >= {"loadtest", "kafka", "worker embedding+llm"}  # this process may have a plane of its own
