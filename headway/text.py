@@ -2,7 +2,7 @@
 
 async with HeadwayClient("127.0.0.1:9092") as headway:
     async with pieces_of("redis://127.0.0.1:6379", run_id("default", "my-request")) as pieces:
-        await headway.submit("ask", {"question": "What is a lambda?"}, request_id="my-request")
+        await headway.submit("chat", {"message": "What is the capital of France?"}, request_id="my-request")
         async for piece in pieces:
             ...
 
