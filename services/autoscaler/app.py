@@ -51,7 +51,7 @@ async def serve(app: App[AutoscalerSettings]) -> None:
         scaler = Scaler(
             Surroundings(
                 app.instance, app.clock, producer, observer,
-                events=lambda: _log(connection, EVENTS, tail=0),
+                events=lambda tail: _log(connection, EVENTS, tail=tail),
                 memory=Memory(app.plane.home / "autoscaler.json"),
                 places=app.settings.actuator == "fleet",
             ),

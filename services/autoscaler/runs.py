@@ -59,6 +59,11 @@ class RunFollower:
             "run-finished": self._finished,
         }
 
+    async def catch_up(self, log: LogReader) -> None:
+        """Up to the log's end, as it is now. Raises KafkaError."""
+        async for records in log.up_to_end():
+            self.add(records)
+
     async def run(self, log: LogReader) -> None:
         """Until cancelled. Raises KafkaError."""
         while True:

@@ -4,7 +4,7 @@ has no worker.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import NamedTuple, Protocol
 
 from schemas.fleet import FleetMessage, Kept, Placement, ScalingDecision, Term
@@ -32,6 +32,9 @@ REST_S = 0.2
 REPEAT_AFTER = 2
 """Looks: whoever joins later hears it soon, and hosts know that somebody leads."""
 
+READ_BACK, READ_BACK_S = 2_000, 3.0
+"""Events of each partition that a new leader begins with, and what it waits for them: runs have started while nobody
+led, and what the last leader started for others is theirs."""
 FOLLOW_AGAIN_S = 5.0
 """After the events could not be read."""
 REMEMBER_EVERY_S = 60.0
@@ -55,8 +58,8 @@ class Surroundings(NamedTuple):
     clock: LogClock
     producer: Producer
     observer: Observer
-    events: Callable[[], AbstractAsyncContextManager[LogReader]]
-    """Opens the events topic at its end."""
+    events: Callable[[int], AbstractAsyncContextManager[LogReader]]
+    """Opens the events topic so many records before the end of each partition."""
     memory: Memory
     places: bool = True
     """Whether hosts are told; else somebody else starts workers."""
@@ -109,6 +112,8 @@ class _Reign:
         self._plan: Plan | None = None
         self._hears_hosts = False
         self._hurry = asyncio.Event()
+        self._knows_runs = asyncio.Event()
+        """That are open, or cannot."""
         self._publisher = FleetPublisher(
             around.producer, around.clock, self._messages, REPEAT_AFTER * around.look_every_s
         )
@@ -139,13 +144,24 @@ class _Reign:
 
     async def _follow_runs(self) -> None:
         """Without it nothing is done ahead; what comes and waits is seen all the same."""
+        tail = READ_BACK
         while True:
             try:
-                async with self._around.events() as events:
-                    await RunFollower(self.control.open_runs, self._on_needs).run(events)
-            except KafkaError as error:
+                await self._follow_from(tail)
+            except (KafkaError, TimeoutError) as error:
                 log.warning("runs_not_followed", exc_info=error)
+            tail = 0
+            self._knows_runs.set()
             await asyncio.sleep(FOLLOW_AGAIN_S)
+
+    async def _follow_from(self, tail: int) -> None:
+        follower = RunFollower(self.control.open_runs, self._on_needs)
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(READ_BACK_S if tail else None):
+                events = await stack.enter_async_context(self._around.events(tail))
+                await follower.catch_up(events)
+            self._knows_runs.set()
+            await follower.run(events)
 
     def _on_needs(self, steps: Sequence[Step]) -> None:
         """A run has started: is there a worker of every queue that it will call?"""
@@ -155,6 +171,7 @@ class _Reign:
             self._hurry.set()
 
     async def _look_on(self) -> None:
+        await self._knows_runs.wait()
         waits_for, rest_s = None, min(REST_S, self._around.look_every_s / 2)
         while True:
             self._hurry.clear()

@@ -1,7 +1,7 @@
 """Reads a topic outside any group: from its start or its last records to its end, and on."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from services.chassis.kafka.types import Consumer, KafkaError, RebalanceListener, Record, TopicPartition
 from services.chassis.logging import log
@@ -36,17 +36,20 @@ class LogReader:
 
     async def read_to_end(self) -> Sequence[Record]:
         """Every record up to the ends as they are now. Raises KafkaError when that takes longer than 30 s."""
+        return [record async for records in self.up_to_end() for record in records]
+
+    async def up_to_end(self) -> AsyncIterator[Sequence[Record]]:
+        """The same bit by bit, for whom all at once would be too much."""
         give_up_at = asyncio.get_running_loop().time() + READ_TIMEOUT_S
         partitions = self._consumer.assignment()
         end = await self._consumer.end_offsets(partitions)
-        found: list[Record] = []
         while True:
             at = await self._consumer.positions(partitions)
             if all(at.get(tp, 0) >= end[tp] for tp in partitions):
-                return found
+                return
             if asyncio.get_running_loop().time() > give_up_at:
                 raise KafkaError(f"the end of {min(partitions).topic} was not reached within {READ_TIMEOUT_S:.0f} s")
-            found += await self._consumer.poll(None, max_records=MAX_BATCH, timeout_s=READ_POLL_S)
+            yield await self._consumer.poll(None, max_records=MAX_BATCH, timeout_s=READ_POLL_S)
 
     async def follow(self, timeout_s: float) -> Sequence[Record]:
         """The next records; empty when there are none within the time-out."""

@@ -138,9 +138,9 @@ class Autoscaler:
         return self.consumer
 
     @asynccontextmanager
-    async def _events(self) -> AsyncIterator[LogReader]:
+    async def _events(self, tail: int) -> AsyncIterator[LogReader]:
         settings = ConsumerSettings(None, (EVENTS,))
-        reader = LogReader(lambda listener: self._fleet.kafka.consumer(settings, listener), tail=0)
+        reader = LogReader(lambda listener: self._fleet.kafka.consumer(settings, listener), tail=tail)
         await reader.start()
         yield reader
         await reader.stop()

@@ -1,5 +1,6 @@
 """What an autoscaler that leads says on the fleet topic."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from schemas.base import RunStatus
 from schemas.fleet import Kept, Placement, ScalingDecision
 from schemas.models import Scaling
 from schemas.topics import EVENTS
@@ -16,7 +18,7 @@ from services.chassis.kafka.messages import run_record
 from services.chassis.kafka.types import KafkaError, TopicPartition
 from tests.unit.autoscaler.graphs import call, graph
 from tests.unit.autoscaler.leading import ROOM, Autoscaler, Fleet, host, worker
-from tests.unit.autoscaler.test_runs import started
+from tests.unit.autoscaler.test_runs import finished, started
 
 ZERO = Scaling(tier="zero", min_replicas=0)
 AN_HOUR_S = 3_600.0
@@ -232,10 +234,10 @@ async def test_what_is_decided_does_not_depend_on_the_events(monkeypatch: pytest
     failures = iter([True, True])
 
     @asynccontextmanager
-    async def events() -> AsyncIterator[LogReader]:
+    async def events(tail: int) -> AsyncIterator[LogReader]:
         if next(failures, False):
             raise KafkaError("a partition of the events has no leader")
-        async with opened() as log:
+        async with opened(tail) as log:
             yield log
 
     autoscaler.scaler._around = autoscaler.scaler._around._replace(events=events)
@@ -292,3 +294,37 @@ async def test_the_next_leader_goes_on_with_the_window_of_the_last_one() -> None
     assert first is not None
     assert second is not None
     assert (second.replicas, second.changed_at) == (first.replicas, first.changed_at)
+
+
+async def test_the_next_leader_knows_the_runs_that_the_last_one_saw_start() -> None:
+    fleet = Fleet()
+    far = {"deadline_at": fleet.now_ms() + 3_600_000}
+    begun = [started(name, graph(call("answer", "llm"), pipeline=name)) for name in ("open", "over")]
+    for event in (*(run.model_copy(update=far) for run in begun), finished("over", RunStatus.SUCCEEDED)):
+        fleet.kafka.append(TopicPartition(EVENTS, 0), run_record(EVENTS, event, partition=0))
+    async with leading(fleet, scaling=ZERO) as autoscaler:
+        fleet.say(host())
+        await fleet.settle()
+        await fleet.until(lambda: last_placement(fleet))
+        assert autoscaler.scaler.control is not None
+        assert autoscaler.scaler.control.open_runs.needs()["llm"].calls == 1.0
+    (first, *_) = fleet.placements()
+    assert first.queues == {"llm": Kept(warm=1)}
+
+
+async def test_events_that_cannot_be_read_back_in_time_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaler, "READ_BACK_S", 0.01)
+    fleet = Fleet()
+    autoscaler = Autoscaler(fleet, "a")
+
+    @asynccontextmanager
+    async def never(_: int) -> AsyncIterator[LogReader]:
+        await asyncio.Event().wait()
+        raise AssertionError
+        yield
+
+    autoscaler.scaler._around = autoscaler.scaler._around._replace(events=never)
+    fleet.say(host())
+    await fleet.settle()
+    async with autoscaler.running():
+        await fleet.until(lambda: last_placement(fleet))
