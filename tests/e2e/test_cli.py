@@ -1,13 +1,8 @@
 """The command line against a plane that is up: results on stdout, one line on stderr, and the exit code."""
 
 import asyncio
-import json
-import os
 import shutil
-import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -18,48 +13,12 @@ from headway.cli.scrapes import scrape
 from headway.cli.window import Window
 from headway.client import HeadwayClient
 from schemas import ids
+from tests.e2e.commands import Cli
 from tests.e2e.planes import CONFIG, RunningPlane
 
 pytestmark = pytest.mark.plane
 
 TIMEOUT_S = 60.0
-
-
-@dataclass(frozen=True)
-class Done:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """What it printed; fails with its complaint when that is no JSON."""
-        assert self.out, self.err
-        return json.loads(self.out)
-
-
-class Cli:
-    """Runs `headway` for one plane."""
-
-    def __init__(self, home: Path) -> None:
-        self._environment = os.environ | {"HEADWAY_HOME": str(home)}
-
-    async def __call__(self, *arguments: str) -> Done:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "headway", *arguments),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=self._environment,
-        )
-        out, err = await asyncio.wait_for(process.communicate(), TIMEOUT_S)
-        assert process.returncode is not None
-        assert b"Traceback" not in err
-        return Done(process.returncode, out.decode(), err.decode())
-
-    async def submit(self, pipeline: str, value: dict[str, Any], *more: str) -> Done:
-        return await self("submit", pipeline, "--input", json.dumps(value), *more)
 
 
 @pytest.fixture

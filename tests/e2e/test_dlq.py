@@ -6,7 +6,7 @@ import pytest
 
 from schemas import ids
 from tests.e2e.planes import RunningPlane
-from tests.e2e.test_cli import Cli
+from tests.e2e.commands import Cli
 
 pytestmark = pytest.mark.plane
 

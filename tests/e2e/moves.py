@@ -1,0 +1,137 @@
+"""A model class that moves from one engine to another by `config apply`, while runs come and go."""
+
+import asyncio
+import json
+import shutil
+from asyncio import TaskGroup
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+
+from headway.client import HeadwayClient
+from schemas.base import Json
+from schemas.responses import InferenceResponse
+from tests.e2e.commands import Cli
+from tests.e2e.planes import CONFIG, RunningPlane
+
+CHAT = Path(__file__).parent / "config-chat"
+FEW, MANY = 4, 120
+"""Tokens of an answer: of one that is soon there, and of one that takes longer than a worker may take to end."""
+EVERY_S = 1.0
+WAIT_S = 60.0
+
+Engine = Mapping[str, Json]
+
+
+class Chat:
+    """The class `chat` of a plane, beside its own classes, and a pipeline of one call of it."""
+
+    def __init__(self, plane: RunningPlane, client: HeadwayClient, folder: Path) -> None:
+        self._plane = plane
+        self._client = client
+        self._folder = folder
+
+    async def serve_by(self, backend: str, engine: Engine) -> None:
+        """Applies a configuration in which the class has this one backend."""
+        for each in (CONFIG, CHAT):
+            shutil.copytree(each, self._folder, dirs_exist_ok=True)
+        with (self._folder / "models.yaml").open("a", encoding="utf-8") as models:
+            backends = [{"name": backend, "engine": engine}]
+            models.write(f"  chat: {json.dumps({'backends': backends, 'breaker': {'min_calls': 100_000}})}\n")
+        await apply(self._plane, self._folder)
+
+    async def submit(self, tokens: int) -> str:
+        """The id of a request that the broker has."""
+        return (await self._client.submit("chat", {"tokens": tokens})).request_id
+
+    async def answer(self, request_id: str) -> InferenceResponse:
+        """Awaited."""
+        return await self._client.wait(request_id, WAIT_S)
+
+    async def ask(self, tokens: int) -> InferenceResponse:
+        """A run, from its beginning to its end."""
+        return await self.answer(await self.submit(tokens))
+
+    def processes(self) -> list[psutil.Process]:
+        """The class's workers, and what they have started."""
+        host = psutil.Process(self._plane.endpoints.pids["host"])
+        workers = [each for each in host.children(recursive=True) if _is_worker_of_chat(each)]
+        return [process for worker in workers for process in (worker, *worker.children(recursive=True))]
+
+    def doers(self) -> Mapping[str, list[str]]:
+        """By run, the workers that did its task, as they have told their log."""
+        found = defaultdict(list)
+        log = self._plane.home / "logs/worker-chat-0.log"
+        for line in map(json.loads, log.read_text(encoding="utf-8").splitlines()):
+            if line["event"] == "task" and line["outcome"] == "succeeded":
+                found[line["run_id"]].append(line["instance"])
+        return found
+
+    async def responses(self, answers: Sequence[InferenceResponse]) -> list[int]:
+        """How many stand in the log for each of these runs."""
+        asked = {answer.request_id for answer in answers}
+        records = await self._plane.read(
+            "inference-responses", lambda found: asked <= {record.key.decode() for record in found}
+        )
+        found = Counter(record.key.decode() for record in records)
+        return [found[request_id] for request_id in asked]
+
+
+@asynccontextmanager
+async def chatting(plane: RunningPlane, folder: Path) -> AsyncIterator[Chat]:
+    """The class is gone again afterwards."""
+    async with HeadwayClient(plane.endpoints.kafka) as client:
+        try:
+            yield Chat(plane, client, folder)
+        finally:
+            await apply(plane, CONFIG)
+
+
+async def apply(plane: RunningPlane, folder: Path) -> None:
+    """`headway config apply`."""
+    done = await Cli(plane.home)("config", "apply", str(folder))
+    assert done.code == 0, done.err
+
+
+async def move(chat: Chat, backend: str, engine: Engine, patience_s: float = WAIT_S) -> Sequence[InferenceResponse]:
+    """Replaces the backend that is at work, while runs come. Returns when its workers are gone and the runs have
+    ended: first that which was under way when the configuration changed, and for some time after.
+    """
+    old = chat.processes()
+    assert old, "there is nothing to be replaced"
+    async with trickle(chat) as answers:
+        long = await chat.submit(MANY)
+        await chat.ask(FEW)
+        await chat.serve_by(backend, engine)
+        _, left = await asyncio.to_thread(psutil.wait_procs, old, patience_s)
+        assert not left, "the old workers stay"
+    return [await chat.answer(long), *answers]
+
+
+@asynccontextmanager
+async def trickle(chat: Chat) -> AsyncIterator[list[InferenceResponse]]:
+    """Runs that come one after another, whatever becomes of those before; complete after the block."""
+    answers: list[InferenceResponse] = []
+
+    async def ask() -> None:
+        answers.append(await chat.ask(FEW))
+
+    async def go_on(group: TaskGroup) -> None:
+        while True:
+            group.create_task(ask())
+            await asyncio.sleep(EVERY_S)
+
+    async with TaskGroup() as group:
+        going = group.create_task(go_on(group))
+        yield answers
+        going.cancel()
+
+
+def _is_worker_of_chat(process: psutil.Process) -> bool:
+    try:
+        return "--model-class chat" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
