@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from services.chassis.app import DIE_WITH_PARENT
@@ -40,8 +40,9 @@ class ForkServer:
     Use it in the main thread: Linux kills a child with the thread that started it.
     """
 
-    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
-        self._module = module
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+        """`modules`: the first one's `main` is run; the others are imported, too, where they are installed."""
+        self._modules = modules
         self._environment = {**environment, DIE_WITH_PARENT: str(os.getpid())}
         self._server: _Server | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -70,7 +71,7 @@ class ForkServer:
 
     async def _living(self) -> "_Server":
         if self._server is None or self._server.has_ended:
-            self._server = await _Server.start(self._module, self._environment)
+            self._server = await _Server.start(self._modules, self._environment)
         return self._server
 
 
@@ -78,11 +79,11 @@ class _Server:
     """One fork server, from its start to its end."""
 
     @classmethod
-    async def start(cls, module: str, environment: Mapping[str, str]) -> "_Server":
+    async def start(cls, modules: Sequence[str], environment: Mapping[str, str]) -> "_Server":
         ours, theirs = socket.socketpair()
         with theirs:
             fd = theirs.fileno()
-            command = (sys.executable, "-m", "services.chassis.forks.server", str(fd), module)
+            command = (sys.executable, "-m", "services.chassis.forks.server", str(fd), *modules)
             try:
                 process = await asyncio.create_subprocess_exec(
                     *command, stdin=asyncio.subprocess.DEVNULL, env=environment, pass_fds=(fd,)

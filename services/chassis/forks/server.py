@@ -1,4 +1,4 @@
-"""`python -m services.chassis.forks.server FD MODULE`: imports a module, and forks to run its `main` when told to.
+"""`python -m services.chassis.forks.server FD MODULE…`: imports modules, and forks to run the first one's `main`.
 
 The imports are most of what a small service computes at its start: 0.8 s of CPU for a worker, of which one run may
 start five at once. What they leave in memory is shared by all forks.
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from typing import NoReturn
 
 import setproctitle
@@ -29,10 +30,15 @@ IGNORED = (signal.SIGINT, signal.SIGTERM)
 CHUNK = 65_536
 
 
-def main(fd: int, module: str) -> NoReturn:
-    """Serves on the socket `fd` until its other end is closed; in a fork, runs what it is for to its end."""
+def main(fd: int, module: str, *more: str) -> NoReturn:
+    """Serves on the socket `fd` until its other end is closed; in a fork, runs what it is for to its end.
+
+    `more` is imported, too, where it is installed.
+    """
     die_with_parent()
     run: Callable[[Sequence[str]], int] = import_module(module).main
+    for name in filter(find_spec, more):
+        import_module(name)
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page of what is here, and so copy it
     with socket.socket(fileno=fd) as channel:
@@ -139,4 +145,4 @@ def _begin_anew(order: Fork, parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -15,6 +15,9 @@ from services.host.domain.replicas import Answer, Replica
 
 WORKER = "services.worker.app"
 """By its name alone: services do not import each other."""
+OF_MOST_ENGINES = ("numpy",)
+"""0.1 s of CPU that every worker with a small model would spend. Libraries with threads of their own do not survive a
+fork, and are left to those who need them."""
 LOCAL = "127.0.0.1"
 PROBE_TIMEOUT_S = 1.0
 MAX_ANSWER_BYTES = 16 << 20
@@ -72,7 +75,7 @@ class ChildLauncher:
     def __init__(self, instance: str, home: Path, config: Path | None, *, to_files: bool = True) -> None:
         self._logs = home / "logs" if to_files else None
         self._forks = ForkServer(
-            WORKER,
+            (WORKER, *OF_MOST_ENGINES),
             environment(
                 HEADWAY_HOME=str(home),
                 HEADWAY_WORKER_HOST=instance,

@@ -23,8 +23,9 @@ STUCK_S = 300.0
 UNBOUNDED = 1_000_000
 KILL_AFTER_S = 8.0
 """From SIGTERM: what has not drained by then is killed."""
-BOOT_S = 3.0
-"""A worker whose side door has not answered yet computes: it imports. Longer than this it holds up nobody."""
+BOOT_S = 1.0
+"""A worker that is not ready yet computes: it imports, and its engine begins. What takes longer than this waits for a
+disk or for a GPU, or has a core for itself anyway: it holds up nobody."""
 SILENT_S = 60.0
 """A worker whose side door does not answer for so long is wedged, and killed."""
 
@@ -78,7 +79,7 @@ class Worker:
 
     def is_booting(self, now: float) -> bool:
         """Whether it still takes a core for itself."""
-        return self.state == "starting" and self.heard_at == self.since and now - self.since < BOOT_S
+        return self.state == "starting" and not self.was_ready and now - self.since < BOOT_S
 
     def is_failing(self, now: float) -> bool:
         """Whether the queue's workers should rather be somewhere else: until this one has proven itself."""

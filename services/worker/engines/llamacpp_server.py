@@ -32,6 +32,8 @@ def _serve(model: str, slots: int, context: int, threads: int, api_key: str) -> 
     params.model.path = model
     params.n_parallel = slots
     params.n_ctx = context
+    params.fit_params = False  # by default llama.cpp loads the model once more, to find a context that fits
+    params.warmup = False  # the engine's health check is an inference
     params.cpuparams.n_threads = threads
     params.n_batch = 256  # between two batches calls are aborted, and others get their token
     params.hostnames = ["127.0.0.1"]

@@ -17,7 +17,14 @@ def main(arguments: Sequence[str]) -> int:
             return int(code)
         case ["describe"]:
             has_imported = os.getpid() == IMPORTED_IN
-            say(has_imported, threading.active_count(), os.environ["GIVEN"], os.environ["MORE"], _open_sockets())
+            say(
+                has_imported,
+                "numpy" in sys.modules,
+                threading.active_count(),
+                os.environ["GIVEN"],
+                os.environ["MORE"],
+                _open_sockets(),
+            )
             return 0
         case ["fail"]:
             raise RuntimeError("as told")

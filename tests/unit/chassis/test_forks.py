@@ -13,7 +13,7 @@ from services.chassis.forks import client
 from services.chassis.forks.client import Child, ForkServer
 from services.chassis.forks.messages import Fork
 
-PROGRAM = "tests.unit.chassis.forked_program"
+PROGRAM = ("tests.unit.chassis.forked_program", "numpy", "no_such_library")
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_children_have_what_was_imported_and_nothing_else_of_their_parent(
     assert await first.wait() == 0
     second = await fork(forks, "describe", log=log)
     assert await second.wait() == 0
-    assert log.read_text().splitlines() == ["False 1 from the start for this one []"] * 2
+    assert log.read_text().splitlines() == ["False True 1 from the start for this one []"] * 2
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(("exit", "0"), 0), (("exit", "7"), 7), (("fail",), 1)])
@@ -113,6 +113,6 @@ async def test_nothing_is_left_at_the_end() -> None:
 
 
 async def test_a_module_that_is_not_there_is_an_error() -> None:
-    async with ForkServer("tests.unit.chassis.no_such_program", os.environ) as forks:
+    async with ForkServer(["tests.unit.chassis.no_such_program"], os.environ) as forks:
         with pytest.raises(OSError, match="has ended"):
             await fork(forks, "wait")

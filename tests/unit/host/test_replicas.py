@@ -1,5 +1,6 @@
 """Which workers are started, replaced and killed: every rule, and what holds whatever happens."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,21 +61,28 @@ STATES_OF_WORKERS: list[tuple[State, list[Action]]] = [
 
 
 class TestBoots:
-    """Workers that import at once take each other's cores."""
+    """Workers whose engines begin at once take each other's cores."""
 
     def test_no_more_boot_at_once_than_there_are_cores(self) -> None:
         assert decide(THREE, {}, NOW, cores=2) == [Start(A), Start(B)]
         assert decide(THREE, {A: worker("starting")}, NOW, cores=2) == [Start(B)]
         assert decide(THREE, {A: worker("starting"), B: worker("starting")}, NOW, cores=2) == []
 
-    def test_the_next_one_follows_when_one_has_answered_at_its_side_door(self) -> None:
-        answered = heard(worker("starting"), NOW + 1, "neither")
-        assert decide(THREE, {A: answered, B: worker("starting")}, NOW + 1, cores=2) == [Start(C)]
+    @pytest.mark.parametrize("answer", ["ready", "asleep"])
+    def test_the_next_one_follows_when_one_is_what_it_is_to_be(self, answer: Answer) -> None:
+        begun = heard(worker("starting"), NOW + 0.1, "neither")
+        assert decide(THREE, {A: begun, B: worker("starting")}, NOW + 0.1, cores=2) == []
+        there = heard(begun, NOW + 0.2, answer)
+        asleep = {A} if answer == "asleep" else set()
+        assert decide(THREE, {A: there, B: worker("starting")}, NOW + 0.2, asleep, cores=2) == [Start(C)]
 
-    def test_one_that_does_not_answer_holds_up_nobody_for_long(self) -> None:
-        silent = {A: worker("starting"), B: worker("starting")}
-        assert decide(THREE, silent, NOW + BOOT_S - 0.1, cores=2) == []
-        assert decide(THREE, silent, NOW + BOOT_S, cores=2) == [Start(C)]
+    @pytest.mark.parametrize("answers", [(), ("neither",)])
+    def test_one_that_takes_long_holds_up_nobody(self, answers: Sequence[Answer]) -> None:
+        slow = worker("starting")
+        for answer in answers:
+            slow = heard(slow, NOW + 0.1, answer)
+        assert decide(THREE, {A: slow, B: slow}, NOW + BOOT_S - 0.1, cores=2) == []
+        assert decide(THREE, {A: slow, B: slow}, NOW + BOOT_S, cores=2) == [Start(C)]
 
 
 class TestVersion:
