@@ -39,6 +39,8 @@ class Logs:
         targets = [Target(self._broker.topic(topic), partition) for partition in partitions]
         if not targets:
             return {}
+        # Of a topic it was not told of the client finds out only at a second try, 0.1 s later.
+        await self._client._client.add_topic(self._broker.topic(topic))
         begins, ends = await self._client.beginning_offsets(targets), await self._client.end_offsets(targets)
         return {target.partition: (begins[target], ends[target]) for target in targets}
 
@@ -62,6 +64,8 @@ class Logs:
                 if follow or record.offset < spans[record.partition][1]:
                     yield _record(topic, record)
             unread = await self._unread(unread, spans)
+        # Whatever is asked next would stand in line behind a fetch of nothing.
+        self._client.pause(*targets)
 
     async def _unread(self, targets: Mapping[Target, int], spans: Mapping[int, tuple[int, int]]) -> dict[Target, int]:
         """By position, not by record: a compacted topic ends in gaps."""

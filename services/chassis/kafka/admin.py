@@ -195,7 +195,13 @@ class Admin:
 
     async def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         targets = [self._target(tp) for tp in partitions]
-        ends = await self._answer(lambda: self._reader.end_offsets(targets))
+
+        async def ask() -> Mapping[Target, int]:
+            # The client would find out about one topic after another, 0.1 s each.
+            await self._reader._client.set_topics({target.topic for target in targets})
+            return dict(await self._reader.end_offsets(targets))
+
+        ends = await self._answer(ask)
         return {tp: ends[target] for tp, target in zip(partitions, targets, strict=True)}
 
     async def _answer(self, ask: Callable[[], Awaitable[Any]]) -> Any:
