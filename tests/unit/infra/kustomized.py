@@ -12,6 +12,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from infra.kubernetes.render import rendered
 from tests.unit.infra.composed import ROOT
 
 KUBERNETES = "1.37"
@@ -46,6 +47,19 @@ def with_worker(copy: Path, name: str, manifests: list[Manifest]) -> list[Manife
     """The plane with other manifests for one of its workers."""
     _copy(copy)
     (copy / "kubernetes" / "workers" / f"{name}.yaml").write_text(yaml.safe_dump_all(manifests), encoding="utf-8")
+    return _built(copy / "kubernetes")
+
+
+def with_config(copy: Path, config: Path) -> list[Manifest]:
+    """The plane of another configuration folder: what `python -m infra.kubernetes` writes, and one line changed."""
+    _copy(copy)
+    to = copy / "other"
+    shutil.copytree(config, to)
+    for path, text in rendered(to).items():
+        here = copy / "kubernetes" / path.relative_to(FOLDER) if path.is_relative_to(FOLDER) else path
+        here.write_text(text, encoding="utf-8")
+    file = copy / "kubernetes" / "kustomization.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("  - ../config #", "  - ../other #"), encoding="utf-8")
     return _built(copy / "kubernetes")
 
 

@@ -1,6 +1,7 @@
 """Models on GPUs in Kubernetes: servers beside the plane, reached by workers alone, and workers that hold one."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,7 @@ from infra.kubernetes.workers import manifests
 from schemas.models import ModelClass, queues
 from services.chassis.config.folder import load_folder
 from tests.unit.infra.composed import ROOT, read
-from tests.unit.infra.kustomized import Manifest, check, of_kind, plane, pods, servers, with_worker
+from tests.unit.infra.kustomized import Manifest, check, of_kind, plane, pods, servers, with_config, with_worker
 
 NAMES = ("vllm", "triton")
 GPU = "nvidia.com/gpu"
@@ -161,6 +162,14 @@ def test_they_are_started_as_in_compose() -> None:
 
 def words(of: Manifest) -> list[str]:
     return [*of["command"], *of["args"]]
+
+
+def test_the_plane_is_made_of_the_example_as_the_guide_says(tmp_path: Path) -> None:
+    made = with_config(tmp_path, ROOT / "infra" / "gpu" / "config")
+    workers = [name for name in of_kind("Deployment", made) if name.startswith("worker-")]
+    assert workers == ["worker-embedding", "worker-llm"]
+    (config,) = [data["data"] for name, data in of_kind("ConfigMap", made).items() if name.startswith("config-")]
+    assert config.keys() == {"models.yaml", "pipelines.answer.yaml", "pipelines.embed.yaml"}
 
 
 @pytest.fixture(scope="module")
