@@ -149,7 +149,15 @@ class VllmModel:
         if self._llm.output_handler is not None:
             self._llm.output_handler.cancel()
         self._llm.output_processor.propagate_error(EngineDeadError())
-        await asyncio.to_thread(self._llm.shutdown)
+        await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        """vLLM gives its processes five seconds, kills those that are left, and leaves it to others to bury them."""
+        held = self._llm.engine_core.resources
+        self._llm.shutdown()
+        for process in held.engine_manager.processes:
+            process.join()
+        held.ctx.destroy(linger=0)
 
 
 class _Scheduler(StatLoggerBase):  # type: ignore[misc]  # vLLM is not there to be checked
