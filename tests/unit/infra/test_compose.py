@@ -130,7 +130,7 @@ def test_what_is_kept_is_kept_in_named_volumes_and_the_rest_is_mounted_to_be_rea
     assert kept == set(file["volumes"])
 
 
-@pytest.mark.parametrize("plane", ["plain", "tracing"])
+@pytest.mark.parametrize("plane", ["plain", "gpu", "vllm", "tracing"])
 def test_every_file_that_is_mounted_is_there(plane: str) -> None:
     services = PLANES[plane]["services"]
     mounts = chain.from_iterable(service.get("volumes", ()) for service in services.values())

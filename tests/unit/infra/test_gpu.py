@@ -1,9 +1,12 @@
 """Models on GPUs beside the plane: the example, the compose overlays, and what they say of each other."""
 
+import re
+import tomllib
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from schemas.config import Bundle
 from services.chassis.config.folder import load_folder
@@ -80,6 +83,15 @@ def test_those_that_compute_on_the_card_reserve_it_and_nobody_else_does(overlay:
         (device,) = services[name]["deploy"]["resources"]["reservations"]["devices"]
         assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
         assert name == "triton" or services[name]["environment"]["HF_HUB_OFFLINE"] == 1
+
+
+def test_one_version_of_vllm_and_one_of_triton_is_meant_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (pinned,) = re.findall(r"vllm==([\d.]+)", str(project["optional-dependencies"]["vllm"]))
+    kustomization = yaml.safe_load((ROOT / "infra/kubernetes/gpu/kustomization.yaml").read_text(encoding="utf-8"))
+    images = [f"{image['name']}:{image['newTag']}" for image in kustomization["images"]]
+    assert images == [SERVERS[name]["image"] for name in ("vllm", "triton")]
+    assert images[0] == f"vllm/vllm-openai:v{pinned}"
 
 
 def test_a_worker_with_vllm_has_the_image_with_vllm() -> None:

@@ -30,7 +30,9 @@ def a_command_of_ours(words: list[str]) -> None:
     command, rest = get_command(app), words
     while isinstance(command, TyperGroup):
         context = command.make_context(None, [], resilient_parsing=True)
-        _, command, rest = command.resolve_command(context, rest)
+        _, found, rest = command.resolve_command(context, rest)
+        assert found is not None
+        command = found
     command.make_context(None, rest)
     if "--input" in rest:
         json.loads(rest[rest.index("--input") + 1])
