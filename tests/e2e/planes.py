@@ -49,8 +49,9 @@ class RunningPlane:
         os.kill(pids[part], signal.SIGKILL)
 
     def worker_pids(self) -> list[int]:
-        """The processes that the host runs."""
-        return [pid for pid, parent in _parents().items() if parent == self.endpoints.pids["host"]]
+        """The processes that the host runs, all forked by a child of it."""
+        parents = _parents()
+        return [pid for pid, parent in parents.items() if parents.get(parent) == self.endpoints.pids["host"]]
 
     async def publish(
         self,
