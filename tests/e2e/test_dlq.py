@@ -5,8 +5,8 @@ from uuid import uuid4
 import pytest
 
 from schemas import ids
-from tests.e2e.planes import RunningPlane
 from tests.e2e.commands import Cli
+from tests.e2e.planes import RunningPlane
 
 pytestmark = pytest.mark.plane
 
