@@ -28,15 +28,15 @@ class Aside:
     async def do(self, work: Callable[[], T]) -> T:
         """What it returns or raises, once what is under way has ended. Cancelled, it goes on unheard."""
         while self._work is not None and not self._work.done():
-            await asyncio.wait([asyncio.wrap_future(self._work)])
+            await asyncio.gather(asyncio.wrap_future(self._work), return_exceptions=True)
         done: Future[T] = Future()
+        done.set_running_or_notify_cancel()  # so that whoever stops waiting cancels nothing
         self._work = done
         Thread(target=_do, args=(work, done), name=NAME, daemon=True).start()
         return await asyncio.wrap_future(done)
 
 
 def _do(work: Callable[[], T], done: Future[T]) -> None:
-    done.set_running_or_notify_cancel()  # from now on whoever stops waiting cancels nothing
     try:
         done.set_result(work())
     except BaseException as error:

@@ -1,16 +1,20 @@
 """What one leader has learned the next one knows; a file that cannot be used is none."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
+from services.autoscaler import memory
 from services.autoscaler.domain.control import Control, Scaled
-from services.autoscaler.domain.learned import NOTHING_LEARNED
+from services.autoscaler.domain.learned import NOTHING_LEARNED, LearnedQueue, LearnedState
 from services.autoscaler.domain.season import DAY_SLOTS, SLOT_S
 from services.autoscaler.memory import Memory
+from services.chassis.aside import NAME
 from tests.unit.autoscaler.graphs import call, graph
 from tests.unit.autoscaler.observed import seen
 from tests.unit.autoscaler.test_control import RULES
+from tests.unit.chassis.test_aside import joined
 
 LLM = Scaled("llm", "llm", RULES)
 CHECKED = graph(call("embed", "embedding"), call("check", "llm", when="${true}"))
@@ -31,10 +35,10 @@ def experienced() -> Control:
 
 
 async def test_the_next_leader_knows_seasons_times_and_branches(tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "home" / "autoscaler.json")
+    kept = Memory(tmp_path / "home" / "autoscaler.json")
     before = experienced()
-    await memory.keep(before.learned())
-    after = Control(before=await memory.recall())
+    await kept.keep(before.learned())
+    after = Control(before=await kept.recall())
     after.watch([LLM])
     at_nine = 2 * 86_400.0 + 9 * 3_600.0
     assert after.prediction("llm").season.expected(at_nine) == pytest.approx(9.0)
@@ -46,10 +50,10 @@ async def test_the_next_leader_knows_seasons_times_and_branches(tmp_path: Path) 
 
 
 async def test_what_is_learned_once_is_kept_on(tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "autoscaler.json")
+    kept = Memory(tmp_path / "autoscaler.json")
     state = experienced().learned()
-    await memory.keep(state)
-    second = Control(before=await memory.recall())
+    await kept.keep(state)
+    second = Control(before=await kept.recall())
     second.watch([LLM])
     assert second.learned() == state
 
@@ -99,6 +103,54 @@ async def test_a_file_that_cannot_be_used_is_none(tmp_path: Path, content: str) 
 
 async def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    memory = Memory(tmp_path / "file" / "autoscaler.json")
-    await memory.keep(NOTHING_LEARNED)
-    assert await memory.recall() == NOTHING_LEARNED
+    kept = Memory(tmp_path / "file" / "autoscaler.json")
+    await kept.keep(NOTHING_LEARNED)
+    assert await kept.recall() == NOTHING_LEARNED
+
+
+class HangingVolume(Memory):
+    """Writes hang until they are let go; what was written is noted."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file)
+        self.go = threading.Event()
+        self.written: list[LearnedState] = []
+
+    def _write(self, state: LearnedState) -> None:
+        self.go.wait()
+        self.written.append(state)
+        super()._write(state)
+
+
+def learned(service_s: float) -> LearnedState:
+    return LearnedState(queues={"llm": LearnedQueue(service_s=service_s)})
+
+
+async def test_on_a_volume_that_hangs_writes_do_not_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "PATIENCE_S", 0.01)
+    volume = HangingVolume(tmp_path / "autoscaler.json")
+    for minute in range(20):
+        await volume.keep(learned(float(minute)))
+    assert [thread.name for thread in threading.enumerate()].count(NAME) == 1
+    volume.go.set()
+    joined()
+    monkeypatch.setattr(memory, "PATIENCE_S", 10.0)
+    await volume.keep(learned(20.0))
+    assert volume.written == [learned(0.0), learned(20.0)]
+    assert await volume.recall() == learned(20.0)
+
+
+async def test_what_could_not_be_read_is_not_written_over(tmp_path: Path) -> None:
+    file = tmp_path / "autoscaler.json"
+    await Memory(file).keep(learned(1.0))
+    away = tmp_path / "away"
+    file.rename(away)
+    file.mkdir()
+    reopened = Memory(file)
+    assert await reopened.recall() == NOTHING_LEARNED
+    file.rmdir()
+    away.rename(file)
+    await reopened.keep(learned(2.0))
+    assert await reopened.recall() == learned(1.0)
+    await reopened.keep(learned(2.0))
+    assert await reopened.recall() == learned(2.0)
