@@ -33,7 +33,11 @@ class Cron(NamedTuple):
 
     def matches(self, at: datetime) -> bool:
         """Whether it fires in the minute."""
-        if at.minute not in self.minutes or at.hour not in self.hours or at.month not in self.months:
+        return at.minute in self.minutes and self.matches_hour(at)
+
+    def matches_hour(self, at: datetime) -> bool:
+        """Whether it fires at all in the hour."""
+        if at.hour not in self.hours or at.month not in self.months:
             return False
         by_day, by_weekday = at.day in self.days, at.isoweekday() % 7 in self.weekdays
         return by_day or by_weekday if self.either_day else by_day and by_weekday

@@ -9,7 +9,9 @@ from zoneinfo import ZoneInfo
 from schemas.cron import Cron
 from services.autoscaler.domain.rules import Floor
 
-MINUTE = timedelta(minutes=1)
+MINUTE, HALF_HOUR = timedelta(minutes=1), 30
+MAX_ASKED = 10_000
+"""Moments that are remembered, two of each schedule. Of fewer each would be searched for anew every second."""
 
 
 class Schedule(NamedTuple):
@@ -27,19 +29,25 @@ class Schedule(NamedTuple):
         return fired is not None and fired > at - timedelta(seconds=self.duration_s)
 
 
-@lru_cache(maxsize=1_000)
+@lru_cache(maxsize=MAX_ASKED)
 def _last_fired(schedule: Schedule, minute: datetime) -> datetime | None:
     """When it fired last, if it still matters. Asked every second: a working day is searched once a minute.
 
-    Looked for backwards minute by minute in real time: a day whose clock is turned has all of its minutes.
+    Looked for backwards in real time: a day whose clock is turned has all of its minutes.
     """
     cron, zone = Cron.parse(schedule.cron), ZoneInfo(schedule.timezone)
     begin = minute - timedelta(seconds=schedule.duration_s)
     while minute > begin:
-        if cron.matches(minute.astimezone(zone)):
+        local = minute.astimezone(zone)
+        if cron.matches(local):
             return minute
-        minute -= MINUTE
+        minute -= MINUTE if cron.matches_hour(local) else _to_half_hour_before(local)
     return None
+
+
+def _to_half_hour_before(local: datetime) -> timedelta:
+    """Past minutes of one hour. Not the whole hour: somewhere clocks are turned by half of one."""
+    return (local.minute % HALF_HOUR + 1) * MINUTE
 
 
 def scheduled(schedules: Iterable[Schedule], at_s: float, lead_s: float = 0.0) -> list[Floor]:
