@@ -1,9 +1,11 @@
 """A rate follows a burst within seconds, and chance not at all."""
 
+import math
+
 import pytest
 
 from services.autoscaler.domain.arrivals import Arrivals
-from services.autoscaler.domain.rates import LONG_MS, SHORT_MS, arrivals_per_s, believable
+from services.autoscaler.domain.rates import BY_CHANCE, LONG_MS, SHORT_MS, arrivals_per_s, believable, surprise
 
 
 def looked(*ends: tuple[int, int]) -> Arrivals:
@@ -79,3 +81,19 @@ def test_a_burst_is_believed_within_seconds() -> None:
 )
 def test_only_what_chance_does_not_explain_is_another_load(short: float, long: float, told: float) -> None:
     assert believable(short, long) == told
+
+
+def poisson(expected: float) -> list[float]:
+    """The probabilities of 0, 1, 2, … arrivals, as far as they matter."""
+    most = int(expected + 12 * math.sqrt(expected)) + 20
+    return [math.exp(number * math.log(expected) - expected - math.lgamma(number + 1)) for number in range(most)]
+
+
+@pytest.mark.parametrize("expected", [1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 50.0, 200.0, 2_000.0])
+def test_chance_is_hardly_ever_taken_for_another_load(expected: float) -> None:
+    probabilities = poisson(expected)
+    believed = [number for number in range(len(probabilities)) if surprise(number, expected) > BY_CHANCE]
+    more = sum(probabilities[number] for number in believed if number > expected)
+    fewer = sum(probabilities[number] for number in believed if number < expected)
+    assert 1 / 300_000 < more < 1 / 30_000
+    assert fewer < 1 / 20_000
