@@ -389,6 +389,11 @@ class Queue(Written):
     resources: Resources
 
     @property
+    def brings_its_engine(self) -> bool:
+        """Whether each worker has an engine of its own; else all of them ask one server."""
+        return not isinstance(self.engine, OpenAIEngine | HttpEngine | TritonEngine)
+
+    @property
     def label(self) -> str:
         """`class` for the first backend, `class.backend` for another."""
         return self.group.removeprefix("headway-worker-")

@@ -44,7 +44,7 @@ class Limiter:
     async def look(self) -> None:
         """Once."""
         load = await self._load() if self._slots.busy and self._monotonic() >= self._ask_at else None
-        self._limit.look(self._slots.busy, load)
+        self._limit.look(self._slots.busy, load, wants_more=self._slots.wanting)
         self._apply(load)
 
     async def _load(self) -> Load | None:

@@ -73,6 +73,8 @@ class _Known:
 
     service_s: float | None = None
     start_s: float = 0.0
+    slots: float | None = None
+    """That a worker can use; without one it is not known: the next finds out for itself."""
     prediction: Prediction = field(default_factory=Prediction)
     slot: SlotMean = field(default_factory=SlotMean)
     is_staffed: bool = False
@@ -81,7 +83,7 @@ class _Known:
     @classmethod
     def of(cls, learned: LearnedQueue) -> "_Known":
         """What an earlier leader knew; a decision it made is none of this one's."""
-        return cls(learned.service_s, learned.start_s, learned.prediction())
+        return cls(learned.service_s, learned.start_s, prediction=learned.prediction())
 
     def learned(self) -> LearnedQueue:
         """What a later leader shall know."""
@@ -91,6 +93,8 @@ class _Known:
         """What outlives the look: no worker may be there to tell it at the next one."""
         self.service_s = _smoothed(self.service_s, seen.service_s)
         self.start_s = self.start_s if seen.start_s is None else seen.start_s
+        if seen.fleet:
+            self.slots = seen.fleet.slots and _smoothed(self.slots, seen.fleet.slots)
         self.is_staffed = bool(seen.fleet.coming_or_here) if seen.fleet else self.is_staffed
         over = self.slot.observe(now_s, seen.arrivals_per_s)
         if over:
@@ -211,7 +215,8 @@ class Control:
 
     def _decide(self, queue: Scaled, seen: Observation, now_s: float) -> None:
         known = self._known[queue.label]
-        analysis = analyze(seen._replace(service_s=known.service_s, start_s=known.start_s))
+        fleet = seen.fleet and seen.fleet._replace(slots=known.slots)
+        analysis = analyze(seen._replace(service_s=known.service_s, fleet=fleet, start_s=known.start_s))
         known.decision = decide(queue.rules, analysis, self._floors(queue, known, now_s), known.decision, now_s)
 
     def _floors(self, queue: Scaled, known: _Known, now_s: float) -> list[Floor]:
@@ -219,8 +224,9 @@ class Control:
         if queue.label in self._prewarmed:
             floors.append(self._prewarmed[queue.label])
         if self._predicts and known.service_s is not None:
-            rules = queue.rules
-            floors.append(known.prediction.floor(now_s, known.start_s, known.service_s, rules.slots, rules.ceiling))
+            slots = queue.rules.usable(known.slots)
+            floor = known.prediction.floor(now_s, known.start_s, known.service_s, slots, queue.rules.ceiling)
+            floors.append(floor)
         return floors
 
     def _count_false_warms(self, seen: Mapping[str, Observation]) -> None:

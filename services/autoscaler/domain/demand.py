@@ -42,7 +42,7 @@ class Demand(NamedTuple):
         """Seconds of work that no worker has begun."""
         return max(0.0, self.total.outstanding_s - self.fleet.busy * self.service_s)
 
-    def lag_s(self, slots: int) -> float | None:
+    def lag_s(self, slots: float) -> float | None:
         """How long what is outstanding takes the workers there are, starting ones counted; None: there are none."""
         capacity = self.fleet.coming_or_here * slots
         outstanding_s = self.total.outstanding_s

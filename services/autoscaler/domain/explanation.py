@@ -24,7 +24,7 @@ def explain(decision: Decision) -> list[Line]:
         Line(
             "by load",
             str(terms.by_load),
-            f"⌈max(sustained / {BUSY_SHARE:g}, arriving + draining) / {rules.slots} slots⌉",
+            f"⌈max(sustained / {BUSY_SHARE:g}, arriving + draining) / {terms.slots:.4g} slots⌉",
         ),
         Line("in flight", str(terms.in_flight), "workers that running tasks need"),
         Line("steadied", str(decision.steadied.replicas), _steadied(decision)),

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 
 from schemas.base import LogTime
 from schemas.fleet import HostStatus, WorkerStatus
@@ -30,7 +31,14 @@ def fleet_seen(queue: Queue, workers: Sequence[WorkerStatus], hosts: Iterable[Ho
         draining=states["draining"],
         busy=sum(worker.busy for worker in members),
         is_stable=not members or owned.issuperset(range(queue.lanes.count)),
+        slots=_slots(queue, members),
     )
+
+
+def _slots(queue: Queue, members: Iterable[WorkerStatus]) -> float | None:
+    """Workers that pass calls on to one server share what it can take: more of them would have fewer each."""
+    told = [worker.slots for worker in members if worker.state == "warm"]
+    return fmean(told) if told and queue.brings_its_engine else None
 
 
 def service_s(queue: Queue, workers: Iterable[WorkerStatus]) -> float | None:

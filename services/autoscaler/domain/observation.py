@@ -24,6 +24,8 @@ class FleetSeen(NamedTuple):
     busy: int = 0
     is_stable: bool = True
     """The group's members have their partitions: nobody is joining or leaving."""
+    slots: float | None = None
+    """That a warm worker can use, on the mean; None where none says so, or a worker more would not make more."""
 
     @property
     def coming_or_here(self) -> int:

@@ -5,7 +5,8 @@
 λ·S is the work that runs bring each second, in slots that it keeps busy (Little's law); three quarters of all slots
 are to be busy, since queues grow without bound towards all of them. λ' is what arrives now, and the slots beyond it
 clear what waits within the target, counted from when a worker started now is ready. What arrives faster than the
-headroom takes is a wave, and will have passed: it counts when it waits. Then, in this order: the
+headroom takes is a wave, and will have passed: it counts when it waits. A worker has as many slots as its engine can
+take just now, where each brings an engine of its own. Then, in this order: the
 stabilisation window, and no less than tasks in flight need; floors, which tier, schedule, prediction and pre-warm
 set; the ceiling. Why it is not the simplest formula: infra/decisions/0009.
 """
@@ -36,6 +37,8 @@ class Terms:
     """λ'·S, in slots; of a wave, no more than the headroom takes."""
     draining: float
     """waiting·S / (T_drain + T_start), in slots."""
+    slots: float
+    """Of a worker."""
     lag_s: float | None
     needed: float
     """Workers, not rounded."""
@@ -53,7 +56,7 @@ class Terms:
         return max(enough, self.in_flight) if self.in_flight > there else enough
 
 
-IDLE = Terms(sustained=0.0, arriving=0.0, draining=0.0, lag_s=None, needed=0.0, in_flight=0)
+IDLE = Terms(sustained=0.0, arriving=0.0, draining=0.0, slots=0.0, lag_s=None, needed=0.0, in_flight=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +93,15 @@ def weigh(rules: Rules, demand: Demand) -> Terms:
     """The formula's terms."""
     arriving = min(demand.total.arriving, demand.sustained / BUSY_SHARE)
     draining = demand.waiting_s / (rules.target_drain_s + demand.start_s)
+    slots = rules.usable(demand.fleet.slots)
     return Terms(
         demand.sustained,
         arriving,
         draining,
-        demand.lag_s(rules.slots),
-        needed=max(demand.sustained / BUSY_SHARE, arriving + draining) / rules.slots,
-        in_flight=_ceil(demand.fleet.busy / rules.slots),
+        slots,
+        demand.lag_s(slots),
+        needed=max(demand.sustained / BUSY_SHARE, arriving + draining) / slots,
+        in_flight=_ceil(demand.fleet.busy / rules.slots),  # they run where they are, however few may follow
     )
 
 
@@ -109,7 +114,7 @@ def _held(
     before = last.steadied if last else begin(analysis.there or 0, now_s)
     wish = max(before.replicas, int(analysis.some_wait))
     after = steadied(before, wish, now_s, rules.cooldown_s, least=before.replicas)
-    held = _decision(rules, last.terms if last else IDLE, after, floors)
+    held = _decision(rules, last.terms if last else replace(IDLE, slots=rules.slots), after, floors)
     return replace(held, missing=analysis.measures)
 
 

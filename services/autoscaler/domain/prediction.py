@@ -91,7 +91,7 @@ class Prediction:
         error = self.accuracy.error
         return error is not None and error <= DISTRUST_AT
 
-    def floor(self, now_s: float, lead_s: float, service_s: float, slots: int, ceiling: int) -> Floor:
+    def floor(self, now_s: float, lead_s: float, service_s: float, slots: float, ceiling: int) -> Floor:
         """For all the time until a worker started at the next look would be ready. `ceiling`: of the queue."""
         usual = self.season.most(now_s, now_s + lead_s + MARGIN_S)
         if usual is None or not self.is_trusted:

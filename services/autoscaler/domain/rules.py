@@ -43,6 +43,10 @@ class Rules(NamedTuple):
             least=max(1, scaling.min_replicas),
         )
 
+    def usable(self, told: float | None) -> float:
+        """Slots of a worker, given how many its engine can take, if it says so."""
+        return min(self.slots, told or self.slots)
+
     @property
     def warm(self) -> Floor:
         """The tier's warm floor."""

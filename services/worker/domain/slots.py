@@ -31,6 +31,11 @@ class Slots:
         lower = self.busy - self._busy[LANES[0]]
         return max(0, min(free, self.total - self.reserved - lower))
 
+    @property
+    def wanting(self) -> bool:
+        """Whether a lane that has tasks at work may have no more."""
+        return any(count and not self.free(lane) for lane, count in self._busy.items())
+
     def take(self, lane: Priority) -> None:
         """Occupies one; the caller has seen that one is free."""
         assert self.free(lane) > 0, f"no slot is free for {lane}"

@@ -1,5 +1,6 @@
 import pytest
 
+from schemas.base import Priority
 from services.worker.domain.lanes import LANES
 from services.worker.domain.slots import Slots
 
@@ -69,6 +70,24 @@ def test_fewer_slots_stop_nothing_and_are_free_when_enough_has_ended() -> None:
     assert [slots.free(lane) for lane in LANES] == [2, 1, 1]
     slots.total = 8
     assert [slots.free(lane) for lane in LANES] == [6, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("total", "taken", "wanting"),
+    [
+        (4, (), False),
+        (4, (STANDARD, BATCH), False),
+        (4, (STANDARD, BATCH, BATCH), True),
+        (4, (INTERACTIVE, INTERACTIVE, INTERACTIVE), False),
+        (4, (INTERACTIVE, INTERACTIVE, INTERACTIVE, INTERACTIVE), True),
+        (1, (BATCH,), True),
+    ],
+)
+def test_a_lane_that_has_all_it_may_wants_more(total: int, taken: tuple[Priority, ...], *, wanting: bool) -> None:
+    slots = Slots(total)
+    for lane in taken:
+        slots.take(lane)
+    assert slots.wanting == wanting
 
 
 def test_a_slot_is_given_back_once() -> None:
