@@ -58,7 +58,7 @@ async def kafka_bootstrap() -> AsyncIterator[str]:
         try:
             yield kafka.bootstrap
         finally:
-            await kafka.stop()
+            await kafka.stop(grace_s=0.0)  # in order it takes 3 s, for data that nobody will read
 
 
 @pytest.fixture(scope="session")
