@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from services.worker.domain.engine import EngineUnavailable, Result
+from services.worker.domain.engine import EngineUnavailable, Load, Result
 from services.worker.engines.llamacpp import LlamaCppEngine
 from tests.contract.engines.subjects import LONG_LIST, call, until
 
@@ -124,6 +124,18 @@ async def test_a_response_format_is_kept_to(engine: LlamaCppEngine) -> None:
     (outcome,) = await engine.infer([call(HELLO | wanted | {"max_tokens": 32})])
     assert isinstance(outcome, Result)
     assert isinstance(json.loads(outcome.output["text"])["n"], int)
+
+
+async def test_what_its_slots_cannot_take_waits_inside_and_is_told(engine: LlamaCppEngine) -> None:
+    calls = [asyncio.create_task(engine.infer([call(HELLO | ENDLESS, deadline_s=60)])) for _ in range(5)]
+
+    async def are_all_there() -> bool:
+        return await engine.measure() == Load(running=2, waiting=3)
+
+    await until(are_all_there)
+    for each in calls:
+        each.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
 
 
 @pytest.mark.parametrize(
