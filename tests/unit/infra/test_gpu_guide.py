@@ -59,8 +59,9 @@ def make(words: list[str]) -> None:
 
 
 def pip(words: list[str]) -> None:
-    """It installs an extra that there is."""
-    (extra,) = re.fullmatch(r"headway\[(\w+)\]", words[1]).groups()  # type: ignore[union-attr]
+    """It installs an extra of the clone."""
+    assert words[:2] == ["install", "-e"]
+    (extra,) = re.fullmatch(r"\.\[(\w+)\]", words[2]).groups()  # type: ignore[union-attr]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert extra in project["optional-dependencies"]
 
