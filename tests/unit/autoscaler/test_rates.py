@@ -5,7 +5,7 @@ import math
 import pytest
 
 from services.autoscaler.domain.arrivals import Arrivals
-from services.autoscaler.domain.rates import BY_CHANCE, LONG_MS, SHORT_MS, arrivals_per_s, believable, surprise
+from services.autoscaler.domain.rates import LONG_MS, SHORT_MS, arrivals_per_s, believable
 
 
 def looked(*ends: tuple[int, int]) -> Arrivals:
@@ -89,11 +89,14 @@ def poisson(expected: float) -> list[float]:
     return [math.exp(number * math.log(expected) - expected - math.lgamma(number + 1)) for number in range(most)]
 
 
-@pytest.mark.parametrize("expected", [1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 50.0, 200.0, 2_000.0])
-def test_chance_is_hardly_ever_taken_for_another_load(expected: float) -> None:
-    probabilities = poisson(expected)
-    believed = [number for number in range(len(probabilities)) if surprise(number, expected) > BY_CHANCE]
-    more = sum(probabilities[number] for number in believed if number > expected)
-    fewer = sum(probabilities[number] for number in believed if number < expected)
-    assert 1 / 300_000 < more < 1 / 30_000
-    assert fewer < 1 / 20_000
+@pytest.mark.parametrize(
+    ("expected", "looks"), [(1, 1_600), (2, 900), (3, 900), (5, 1_400), (20, 4_600), (2_000, 24_000)]
+)
+def test_chance_is_taken_for_a_burst_as_rarely_as_is_said(expected: int, looks: int) -> None:
+    seconds = SHORT_MS / 1_000
+    chance = sum(
+        probability
+        for number, probability in enumerate(poisson(expected))
+        if number > expected and believable(number / seconds, expected / seconds) != expected / seconds
+    )
+    assert looks <= 1 / chance < 1.1 * looks
