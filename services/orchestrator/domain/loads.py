@@ -18,8 +18,8 @@ SILENT_MS = 3_000
 
 NOTICED_S = 2.0
 """A task that waits where no worker is is seen by the autoscaler so soon, and a host has heard of it."""
-ASSUMED_START_S = 30.0
-"""Of a worker of which no start was ever seen: one task that goes there will show it."""
+ASSUMED_START_S = 10.0
+"""Of a worker of which no start was ever seen: a task that would be late anyway goes there, and shows it."""
 
 Stamped = tuple[LogTime, WorkerStatus]
 

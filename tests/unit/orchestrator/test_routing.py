@@ -211,7 +211,7 @@ def test_what_would_be_ready_no_sooner_than_the_backlog_is_worked_off_is_not_sta
 
 def test_the_first_start_ever_is_worth_a_task_that_would_wait_for_long() -> None:
     assert backlogged(scaled("burst", start_s=None)).backends(1) == ["burst"]
-    assert backlogged(scaled("burst", start_s=None), tasks=30).backends(1) == ["local"]
+    assert backlogged(scaled("burst", start_s=None), tasks=20).backends(1) == ["local"]
 
 
 def test_what_finds_no_room_is_not_waited_for() -> None:
