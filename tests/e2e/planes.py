@@ -61,16 +61,17 @@ class RunningPlane:
         headers: list[tuple[str, bytes]] | None = None,
         topic: str = "inference-requests",
         compression: str | None = None,
-    ) -> None:
-        """One raw record, as any Kafka client could send it."""
+    ) -> int:
+        """One raw record, as any Kafka client could send it; its log time in milliseconds."""
         producer = AIOKafkaProducer(
             bootstrap_servers=self.endpoints.kafka, compression_type=compression, max_request_size=8 << 20
         )
         await producer.start()
         try:
-            await producer.send_and_wait(topic, value, key, headers=headers or [])
+            appended = await producer.send_and_wait(topic, value, key, headers=headers or [])
         finally:
             await producer.stop()
+        return int(appended.timestamp)
 
     async def read(
         self, topic: str, until: Callable[[list[ConsumerRecord]], bool], timeout_s: float = 30.0
