@@ -43,6 +43,7 @@ class WorkerStatus(FleetMessage):
     committed: dict[int, int] = Field(default_factory=dict, description="Next offset by task partition it owns.")
     service_ms: float | None = Field(default=None, ge=0, description="Recent mean of engine time a task.")
     start_ms: float | None = Field(default=None, ge=0, description="What its last start took, from its process's.")
+    definition: str | None = Field(default=None, description="Of its queue, with which it was started.")
 
 
 class CircuitState(StrEnum):

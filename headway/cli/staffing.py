@@ -1,11 +1,12 @@
 """Whether every queue has the workers that it is to have, as `headway doctor` asks: pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from headway.cli.checkup import Finding
-from schemas.fleet import ScalingDecision, WorkerStatus
+from schemas.definitions import definition_of
+from schemas.fleet import HostStatus, ScalingDecision, WorkerStatus
 from schemas.models import Queue
-from services.autoscaler.domain.replicas import replicas
+from services.autoscaler.domain.replicas import own, replicas
 from services.chassis.fleet import in_force
 
 CHECK = "workers"
@@ -36,3 +37,20 @@ def _is_needed(queue: Queue, decided: Mapping[str, ScalingDecision]) -> bool:
     if decision is None:
         return queue.scaling.tier != "zero" and queue.scaling.min_replicas > 0
     return decision.replicas > 0
+
+
+def current(queues: Iterable[Queue], workers: Sequence[WorkerStatus], hosts: Iterable[HostStatus]) -> Finding:
+    """Whether workers that no host keeps run by the configuration in force: a host replaces its own."""
+    kept_by = {host.instance for host in hosts}
+    alone = [worker for worker in workers if worker.host not in kept_by]
+    outdated = [queue.label for queue in queues if any(_is_outdated(worker, queue) for worker in own(queue, alone))]
+    if outdated:
+        names = " ".join(f"deployment/worker-{label.replace('.', '-')}" for label in outdated)
+        found = f"workers of {', '.join(outdated)} were started with another definition of it"
+        return Finding("definitions", False, found, f"kubectl -n headway rollout restart {names}")
+    return Finding("definitions", True, "all workers run by the configuration in force, or will by themselves")
+
+
+def _is_outdated(worker: WorkerStatus, queue: Queue) -> bool:
+    """Versions that do not tell count as current."""
+    return worker.definition not in (None, definition_of(queue))

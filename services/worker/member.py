@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from schemas.definitions import definition_of
 from schemas.fleet import BreakerState, CircuitState, FleetMessage, WorkerStatus
 from schemas.models import Queue
 from services.chassis.health import ASLEEP
@@ -54,6 +55,7 @@ class Member:
     ) -> None:
         """`on_change` is called when the fleet should hear of it at once."""
         self.queue = queue
+        self._definition = definition_of(queue)
         self._monotonic = around.monotonic
         self._slots = Slots(queue.slots)
         self._limiter = Limiter(queue.label, engine, self._slots, around.monotonic)
@@ -197,6 +199,7 @@ class Member:
             committed=self._consumption.committed,
             service_ms=self._telemetry.service_ms,
             start_ms=self._life.start_ms,
+            definition=self._definition,
         )
 
     def _on_circuit(self, state: CircuitState) -> None:

@@ -107,9 +107,10 @@ def _services(fleet: FleetView) -> list[Finding]:
 
 
 def _workers(applied: Applied, fleet: FleetView) -> list[Finding]:
-    from headway.cli.staffing import staffed
-    from schemas.fleet import ScalingDecision, WorkerStatus
+    from headway.cli.staffing import current, staffed
+    from schemas.fleet import HostStatus, ScalingDecision, WorkerStatus
     from schemas.models import queues
 
-    configured = list(queues(applied.bundle.model_classes))
-    return [staffed(configured, fleet.of(ScalingDecision), fleet.of(WorkerStatus))]
+    configured, workers = list(queues(applied.bundle.model_classes)), fleet.of(WorkerStatus)
+    staff = staffed(configured, fleet.of(ScalingDecision), workers)
+    return [staff, current(configured, workers, fleet.of(HostStatus))]

@@ -6,12 +6,9 @@ new, ends the tasks that it has, and goes. Where the machine has no room for bot
 Time is monotonic seconds, an argument.
 """
 
-import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
-
-from schemas.models import Queue
 
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.5, 10.0
 PROVEN_S = 30.0
@@ -42,7 +39,7 @@ class Replica(NamedTuple):
     """Of its queue: `class`, or `class.backend` for a further backend."""
     number: int
     version: str = ""
-    """Of the queue."""
+    """The definition of its queue."""
 
     @property
     def name(self) -> str:
@@ -134,12 +131,6 @@ class Forget(NamedTuple):
 
 
 Action = Start | Sleep | Wake | Stop | Kill | Forget
-
-
-def version_of(queue: Queue) -> str:
-    """Changes when workers of the queue must be replaced; what is left out is for others to know, or in the tasks."""
-    told = queue.model_dump_json(exclude={"price", "spill_at", "scaling", "resources"})
-    return hashlib.sha256(told.encode()).hexdigest()[:12]
 
 
 def decide(

@@ -6,10 +6,11 @@ Either way only of queues that are configured, and of classes that may run here.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from schemas.definitions import definition_of
 from schemas.fleet import Kept
 from schemas.models import Queue
 from services.host.domain.orders import Order
-from services.host.domain.replicas import Replica, version_of
+from services.host.domain.replicas import Replica
 
 NONE = Kept()
 
@@ -45,7 +46,7 @@ def unknown(queues: Iterable[Queue], order: Order) -> Iterator[str]:
 
 
 def _of(queue: Queue, kept: Kept) -> Iterator[tuple[Replica, Wish]]:
-    version = version_of(queue)
+    version = definition_of(queue)
     for number in range(kept.warm + kept.asleep):
         yield Replica(queue.label, number, version), Wish(queue, asleep=number >= kept.warm)
 

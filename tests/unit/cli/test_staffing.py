@@ -2,8 +2,9 @@
 
 import pytest
 
-from headway.cli.staffing import staffed
-from schemas.fleet import ScalingDecision, WorkerStatus
+from headway.cli.staffing import current, staffed
+from schemas.definitions import definition_of
+from schemas.fleet import HostStatus, ScalingDecision, WorkerStatus
 from schemas.models import Backend, ModelClass, Queue, Scaling, SimulatedEngine, queues
 
 BACKEND = Backend(name="local", engine=SimulatedEngine(kind="simulated"))
@@ -58,3 +59,16 @@ def test_what_was_decided_to_be_there_is_missed(configured: list[Queue]) -> None
 def test_what_finds_no_room_is_told_first(configured: list[Queue]) -> None:
     found = staffed(configured, [decision("llm", 3, unplaced=1)], [worker("llm", "warm")])
     assert (found.ok, found.found, found.fix) == (False, "no host has room for llm", "headway scale explain llm")
+
+
+def test_outdated_workers_that_no_host_replaces_are_named_with_what_replaces_them(configured: list[Queue]) -> None:
+    _, sql = configured
+    told = [
+        worker("llm", "warm").model_copy(update={"definition": "another"}),
+        worker("sql", "warm").model_copy(update={"definition": definition_of(sql)}),
+    ]
+    found = current(configured, told, [])
+    assert (found.ok, found.found) == (False, "workers of llm were started with another definition of it")
+    assert found.fix == "kubectl -n headway rollout restart deployment/worker-llm"
+    assert current(configured, told, [HostStatus(instance="h", workers={})]).ok
+    assert current(configured, [worker("llm", "warm")], []).ok, "an older version does not tell"

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from schemas.models import ModelsFile, Queue, queues
 from services.host.domain.replicas import (
     BOOT_S,
     FAILING_AFTER,
@@ -32,7 +30,6 @@ from services.host.domain.replicas import (
     after_exit,
     decide,
     heard,
-    version_of,
 )
 
 A, B, C = THREE = Replica("llm", 0, "v1"), Replica("llm", 1, "v1"), Replica("embedding", 0, "v1")
@@ -42,14 +39,6 @@ NOW = 1_000.0
 
 def worker(state: State, *, since: float = NOW, failures: int = 0) -> Worker:
     return Worker(state, since, NOW, failures, was_ready=state in ("ready", "dozing", "asleep"))
-
-
-def configured(classes: dict[str, Any]) -> list[Queue]:
-    return list(queues(ModelsFile.model_validate({"model_classes": classes}).model_classes))
-
-
-def model_class(**more: Any) -> dict[str, Any]:
-    return {"backends": [{"name": "local", "engine": {"kind": "simulated"}}], **more}
 
 
 STATES_OF_SLEEPERS: list[tuple[State, list[Action]]] = [
@@ -83,23 +72,6 @@ class TestBoots:
             slow = heard(slow, NOW + 0.1, answer)
         assert decide(THREE, {A: slow, B: slow}, NOW + BOOT_S - 0.1, cores=2) == []
         assert decide(THREE, {A: slow, B: slow}, NOW + BOOT_S, cores=2) == [Start(C)]
-
-
-class TestVersion:
-    def test_what_a_worker_is_told_at_its_start_is_in_the_version(self) -> None:
-        (queue,) = configured({"llm": model_class()})
-        assert version_of(queue) == version_of(queue.model_copy())
-        assert version_of(queue) != version_of(queue.model_copy(update={"slots": 9}))
-
-    def test_a_price_or_a_replica_count_restarts_nobody(self) -> None:
-        (cheap,) = configured({"llm": model_class(scaling={"min_replicas": 1})})
-        (dear,) = configured({"llm": model_class(scaling={"min_replicas": 2})})
-        price = cheap.price.model_copy(update={"call_usd": 9.0})
-        assert version_of(cheap) == version_of(dear.model_copy(update={"price": price}))
-
-    def test_whom_others_spill_over_to_is_not_restarted_when_they_do_so_earlier(self) -> None:
-        (queue,) = configured({"llm": model_class()})
-        assert version_of(queue) == version_of(queue.model_copy(update={"spill_at": 0.5}))
 
 
 class TestDecide:

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from schemas.definitions import definition_of
 from schemas.fleet import Kept
 from schemas.models import ModelsFile, Queue, queues
 from services.host.domain.orders import Order
-from services.host.domain.replicas import Replica, version_of
+from services.host.domain.replicas import Replica
 from services.host.domain.wishes import Wishes, allowed, unknown, wishes
 
 
@@ -36,7 +37,7 @@ def test_without_an_order_every_queue_has_its_minimum() -> None:
     _, burst = found = configured({"llm": {"backends": backends}})
     wanted = wishes(found, None)
     assert names(wanted) == ["llm-0", "llm-1", "llm.burst-0"]
-    assert wanted[Replica("llm.burst", 0, version_of(burst))].queue.backend == "burst"
+    assert wanted[Replica("llm.burst", 0, definition_of(burst))].queue.backend == "burst"
 
 
 def test_slow_classes_come_first() -> None:
