@@ -235,4 +235,5 @@ async def test_doctor_finds_a_working_plane_well(headway: Cli) -> None:
         "aggregator",
         "autoscaler",
         "workers",
+        "definitions",
     } <= checked
