@@ -63,6 +63,7 @@ class RunFollower:
         """Up to the log's end, as it is now. Raises KafkaError."""
         async for records in log.up_to_end():
             self.add(records)
+        self._runs.begin_rates()
 
     async def run(self, log: LogReader) -> None:
         """Until cancelled. Raises KafkaError."""

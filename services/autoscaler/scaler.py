@@ -4,7 +4,7 @@ has no worker.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import NamedTuple, Protocol
 
 from schemas.fleet import FleetMessage, Kept, Placement, ScalingDecision, Term
@@ -148,7 +148,7 @@ class _Reign:
         while True:
             try:
                 await self._follow_from(tail)
-            except (KafkaError, TimeoutError) as error:
+            except KafkaError as error:
                 log.warning("runs_not_followed", exc_info=error)
             tail = 0
             self._knows_runs.set()
@@ -156,9 +156,8 @@ class _Reign:
 
     async def _follow_from(self, tail: int) -> None:
         follower = RunFollower(self.control.open_runs, self._on_needs)
-        async with AsyncExitStack() as stack:
-            async with asyncio.timeout(READ_BACK_S if tail else None):
-                events = await stack.enter_async_context(self._around.events(tail))
+        async with self._around.events(tail) as events:
+            if tail:
                 await follower.catch_up(events)
             self._knows_runs.set()
             await follower.run(events)
@@ -171,7 +170,9 @@ class _Reign:
             self._hurry.set()
 
     async def _look_on(self) -> None:
-        await self._knows_runs.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READ_BACK_S):
+                await self._knows_runs.wait()
         waits_for, rest_s = None, min(REST_S, self._around.look_every_s / 2)
         while True:
             self._hurry.clear()

@@ -24,6 +24,11 @@ class CallRates:
         self._arrivals: defaultdict[str, Arrivals] = defaultdict(Arrivals)
         self._runs_per_s: dict[str, float] = {}
 
+    def begin(self) -> None:
+        """Anew: nothing that was counted before belongs to a rate."""
+        self._arrivals.clear()
+        self._runs_per_s.clear()
+
     def start(self, graph: Graph) -> None:
         """A run has started."""
         self._started[graph.pipeline] += 1

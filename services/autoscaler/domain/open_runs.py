@@ -60,6 +60,10 @@ class OpenRuns:
         self._rates.look(now_ms)
         return self._rates.per_s()
 
+    def begin_rates(self) -> None:
+        """From now on: runs that were read all at once have not started so."""
+        self._rates.begin()
+
     def start(self, run_id: str, graph: Graph, deadline_ms: float) -> None:
         """A run has started; again, if it is open already, which changes nothing."""
         if run_id in self._runs:

@@ -14,8 +14,10 @@ from schemas.topics import EVENTS
 from services.autoscaler.domain.branches import Branches, backend_of
 from services.autoscaler.domain.open_runs import OpenRuns
 from services.autoscaler.runs import RunFollower
+from services.chassis.kafka.in_memory import InMemoryKafka
+from services.chassis.kafka.log_reader import LogReader
 from services.chassis.kafka.messages import run_record
-from services.chassis.kafka.types import Record
+from services.chassis.kafka.types import ConsumerSettings, Record, TopicPartition
 from tests.unit.autoscaler.graphs import call, gate, graph
 
 EXAMPLES = Path(schemas.__file__).parent / "examples/events"
@@ -121,3 +123,21 @@ def test_what_cannot_be_read_says_nothing() -> None:
     )
     following._follower.add(broken)
     assert following.open() == set()
+
+
+async def test_runs_that_are_read_back_are_open_and_no_burst() -> None:
+    kafka = InMemoryKafka(lambda: 0)
+    kafka.create_topic(EVENTS, 1)
+    for number in range(1_200):
+        kafka.append(TopicPartition(EVENTS, 0), run_record(EVENTS, started(str(number)), partition=0))
+    reader = LogReader(lambda listener: kafka.consumer(ConsumerSettings(None, (EVENTS,)), listener), tail=1_000)
+    await reader.start()
+    following = Following()
+    following.read(started("first"))
+    for second in range(6):
+        following.runs.calls_per_s(1_000 * second)
+    await following._follower.catch_up(reader)
+    await reader.stop()
+    rates = [following.runs.calls_per_s(1_000 * second) for second in range(6, 15)]
+    assert following.runs.needs()["embedding"].calls == 1_001
+    assert rates == [{"embedding": 0.0, "llm": 0.0}] * 9
