@@ -99,12 +99,12 @@ def call(value: Input, deadline_s: float = 30.0, on_text: Callable[[str], None] 
     return Call(f"run-{number}/step#1", f"run-{number}", "step", 1, "acme", None, value, deadline_s, on_text=on_text)
 
 
-async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float = 5.0) -> float:
+async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float = 5.0, every_s: float = 0.01) -> float:
     """Wait for a condition; the seconds it took."""
     started = time.monotonic()
     while not await condition():
         assert time.monotonic() - started < timeout_s, "waited too long"
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(every_s)
     return time.monotonic() - started
 
 
