@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from services.chassis.app import DIE_WITH_PARENT
 from services.chassis.forks.messages import NEWS, Ended, Fork, Forked, NotForked, Order, Signal, line
+from services.chassis.logging import log
 
 FORK_S = 30.0
 """For a fork; the first one waits for the imports, on a machine that may be starved."""
@@ -107,7 +108,7 @@ class _Server:
         return self._listening.done()
 
     def tell(self, order: Order) -> None:
-        if not self.has_ended:
+        if not self._writer.is_closing():  # it is, before the end of the process is known; uvloop raises then
             self._writer.write(line(order))
 
     async def fork(self, order: Fork) -> Child:
@@ -136,8 +137,10 @@ class _Server:
             pass
         finally:
             self._writer.close()
-            await self._process.wait()
-            self._answers.put_nowait(OSError("the fork server has ended"))
+            code = await self._process.wait()
+            if code:
+                log.warning("fork_server_ended", exit_code=code, children=len(self._children))
+            self._answers.put_nowait(OSError(f"the fork server has ended ({code})"))
             for pid in list(self._children):
                 self._end(pid, -signal.SIGKILL)
 

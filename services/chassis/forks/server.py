@@ -35,10 +35,13 @@ def main(fd: int, module: str, *more: str) -> NoReturn:
 
     `more` is imported, too, where it is installed.
     """
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
     die_with_parent()
     run: Callable[[Sequence[str]], int] = import_module(module).main
     for name in filter(find_spec, more):
-        import_module(name)
+        with suppress(Exception):  # a broken one is told by those who need it, and harms nobody else
+            import_module(name)
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page of what is here, and so copy it
     with socket.socket(fileno=fd) as channel:
@@ -57,8 +60,6 @@ class _ForkServer:
 
     def serve(self) -> Fork | None:
         """Returns in every fork, with its order; in the server itself when the channel is closed, without one."""
-        for number in IGNORED:
-            signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # any handler: only then does a child's end wake `_lines`
         with suppress(ConnectionError):  # who asked is gone
             for text in _lines(self._channel):

@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from services.chassis.process_age import process_age_s
+
 IMPORTED_IN = os.getpid()
 FOREVER_S = 600
 
@@ -25,6 +27,10 @@ def main(arguments: Sequence[str]) -> int:
                 os.environ["MORE"],
                 _open_sockets(),
             )
+            return 0
+        case ["age", platform]:
+            sys.platform = platform
+            say(process_age_s())
             return 0
         case ["fail"]:
             raise RuntimeError("as told")

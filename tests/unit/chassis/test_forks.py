@@ -3,16 +3,22 @@
 import asyncio
 import os
 import signal
+import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import psutil
 import pytest
+import uvloop
 
 from services.chassis.forks import client
 from services.chassis.forks.client import Child, ForkServer
 from services.chassis.forks.messages import Fork
 
+CLOCK_TICK_S = 0.01
+TROUBLED = "tests.unit.chassis.troubled_program"
 PROGRAM = ("tests.unit.chassis.forked_program", "numpy", "no_such_library")
 
 
@@ -116,3 +122,54 @@ async def test_a_module_that_is_not_there_is_an_error() -> None:
     async with ForkServer(["tests.unit.chassis.no_such_program"], os.environ) as forks:
         with pytest.raises(OSError, match="has ended"):
             await fork(forks, "wait")
+
+
+@pytest.mark.parametrize("modules", [[PROGRAM[0], "tests.unit.chassis.broken_library"], [TROUBLED]])
+async def test_what_befalls_the_imports_keeps_no_child_from_running(modules: list[str]) -> None:
+    async with ForkServer(modules, {**os.environ, "GIVEN": ""}) as forks:
+        assert await (await fork(forks, "exit", "3")).wait() == 3
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+async def test_a_child_is_as_old_as_itself_not_as_its_parent(
+    forks: ForkServer, tmp_path: Path, platform: str
+) -> None:
+    began = time.monotonic()
+    assert await (await fork(forks, "exit", "0")).wait() == 0
+    forked = time.monotonic()
+    assert await (await fork(forks, "age", platform, log=tmp_path / "log")).wait() == 0
+    age_s = float((tmp_path / "log").read_text())
+    assert 0.0 <= age_s <= time.monotonic() - forked + CLOCK_TICK_S
+    assert forked - began > 2 * CLOCK_TICK_S, "its parent is older than that"
+
+
+class Dying:
+    """A process of which nobody knows yet that it has ended."""
+
+    def __init__(self) -> None:
+        self.is_known = asyncio.Event()
+
+    async def wait(self) -> int:
+        await self.is_known.wait()
+        return -signal.SIGKILL
+
+
+async def ask_one_that_is_just_ending() -> None:
+    ours, theirs = socket.socketpair()
+    process = Dying()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    server = client._Server(cast("asyncio.subprocess.Process", process), reader, writer)
+    theirs.close()
+    await reader.read()
+    await writer.wait_closed()
+    order = Fork(title="a child", arguments=(), environment={}, log=None)
+    asked = asyncio.create_task(server.fork(order))
+    await asyncio.sleep(0)
+    process.is_known.set()
+    with pytest.raises(OSError, match="has ended"):
+        await asked
+
+
+def test_what_is_asked_of_one_that_is_just_ending_is_not_done() -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(ask_one_that_is_just_ending())
