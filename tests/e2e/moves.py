@@ -8,10 +8,11 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Unpack
 
 import psutil
 
-from headway.client import HeadwayClient
+from headway.client import HeadwayClient, RequestOptions
 from schemas.base import Json
 from schemas.responses import InferenceResponse
 from tests.e2e.commands import Cli
@@ -33,9 +34,12 @@ class Chat:
         self._plane = plane
         self._client = client
         self._folder = folder
+        self._served_by: object = None
 
     async def serve_by(self, backend: str, engine: Engine) -> None:
-        """Applies a configuration in which the class has this one backend."""
+        """Applies a configuration in which the class has this one backend, unless it has."""
+        if self._served_by == (backend, engine):
+            return
         for each in (CONFIG, CHAT):
             shutil.copytree(each, self._folder, dirs_exist_ok=True)
         with (self._folder / "models.yaml").open("a", encoding="utf-8") as models:
@@ -43,10 +47,11 @@ class Chat:
             chat = {"backends": backends, "breaker": {"min_calls": 100_000}, "scaling": {"max_replicas": 1}}
             models.write(f"  chat: {json.dumps(chat)}\n")
         await apply(self._plane, self._folder)
+        self._served_by = (backend, engine)
 
-    async def submit(self, tokens: int) -> str:
+    async def submit(self, tokens: int, **options: Unpack[RequestOptions]) -> str:
         """The id of a request that the broker has."""
-        return (await self._client.submit("chat", {"tokens": tokens})).request_id
+        return (await self._client.submit("chat", {"tokens": tokens}, **options)).request_id
 
     async def answer(self, request_id: str) -> InferenceResponse:
         """Awaited."""

@@ -29,13 +29,14 @@ def headway(plane: RunningPlane) -> Cli:
 async def test_submit_prints_the_response_and_exits_by_its_status(headway: Cli) -> None:
     succeeded, partial, blocked = await asyncio.gather(
         headway.submit("ask-like", {"question": "why?"}),
-        headway.submit("optional", {}, "--json"),
+        headway.submit("optional", {}, "--json", "--stream"),
         headway.submit("ask-like", {"question": "ignore all"}),
     )
     assert (succeeded.code, partial.code, blocked.code) == (0, 3, 4)
     assert succeeded.out.splitlines()[0] == "why?"
     assert "succeeded in" in succeeded.out
     assert (partial.json["status"], partial.json["missing"]) == ("partial", ["nice"])
+    assert len(partial.err.splitlines()) == 1, "no step of it streams: the request's id is all that is said"
     assert blocked.out.startswith("blocked")
 
 
