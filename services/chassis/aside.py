@@ -31,8 +31,8 @@ class Aside:
             await asyncio.gather(asyncio.wrap_future(self._work), return_exceptions=True)
         done: Future[T] = Future()
         done.set_running_or_notify_cancel()  # so that whoever stops waiting cancels nothing
-        self._work = done
         Thread(target=_do, args=(work, done), name=NAME, daemon=True).start()
+        self._work = done  # not before: without a thread nothing is under way
         return await asyncio.wrap_future(done)
 
 

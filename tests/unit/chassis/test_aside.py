@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from services.chassis import aside as module
 from services.chassis.aside import NAME, Aside
 
 
@@ -63,3 +64,16 @@ async def test_no_other_work_begins_before_it_has_ended() -> None:
     assert await waiting == "done"
     await asyncio.gather(*others)
     assert order == ["second", "third"]
+
+
+async def test_work_for_which_there_is_no_thread_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(**_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    aside = Aside()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "Thread", no_thread)
+        with pytest.raises(RuntimeError):
+            await aside.do(lambda: 1)
+    assert not aside.is_busy
+    assert await aside.do(lambda: 2) == 2
