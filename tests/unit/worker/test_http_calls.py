@@ -92,3 +92,12 @@ async def test_a_call_carries_its_method_its_body_and_both_kinds_of_header(serve
         "accept-encoding": "identity",
     }
     assert asked.headers.items() >= wanted.items()
+
+
+@pytest.mark.parametrize(("status", "heard"), [(200, b"words"), (503, b"")])
+async def test_only_a_good_answer_is_heard_as_it_comes(server: ScriptedServer, status: int, heard: bytes) -> None:
+    server.status, server.body = status, b"words"
+    data: list[bytes] = []
+    async with calls_of(server) as calls:
+        answer = await calls.send(b"{}", on_data=data.append)
+    assert (answer.status, answer.content, b"".join(data)) == (status, b"words", heard)
