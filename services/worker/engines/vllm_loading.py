@@ -32,8 +32,10 @@ async def load_model(config: models.VllmEngine, calls: int) -> "VllmModel":
     It is loaded in a thread, since that takes a minute and more. Cancelled, vLLM's processes are killed, which ends
     the loading. The thread is one that stays: vLLM's processes die with the one that started them.
     """
+    # Of its own: what is imported keeps the frames that import it, and would keep the model that they return.
+    kind = await asyncio.to_thread(_imported)
     before = set(active_children())
-    loading = asyncio.get_running_loop().run_in_executor(None, _load, config, calls)
+    loading = asyncio.get_running_loop().run_in_executor(None, _load, kind, config, calls)
     try:
         return await asyncio.shield(loading)
     except asyncio.CancelledError:
@@ -41,16 +43,19 @@ async def load_model(config: models.VllmEngine, calls: int) -> "VllmModel":
         raise
 
 
-def _load(config: models.VllmEngine, calls: int) -> "VllmModel":
+def _imported() -> "type[VllmModel]":
     adopt({name: value for name, value in ENVIRONMENT.items() if secret(name) is None})
     try:
         from services.worker.engines.vllm_model import VllmModel
+    except ImportError as error:
+        said = f"vllm is not installed: {INSTALL}" if error.name == "vllm" else f"vLLM does not run: {reason(error)}"
+        raise EngineUnavailable(said) from error
+    return VllmModel
 
-        return VllmModel.loaded(config, calls)
-    except ModuleNotFoundError as error:
-        if error.name != "vllm":
-            raise
-        raise EngineUnavailable(f"vllm is not installed: {INSTALL}") from None
+
+def _load(kind: "type[VllmModel]", config: models.VllmEngine, calls: int) -> "VllmModel":
+    try:
+        return kind.loaded(config, calls)
     except Exception as error:
         said = f"{type(error).__name__}: {reason(error)}"
         raise EngineUnavailable(f"vLLM cannot load the model {config.model}: {said}") from error

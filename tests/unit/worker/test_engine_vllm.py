@@ -204,7 +204,7 @@ async def test_a_loading_that_is_cancelled_ends_with_its_processes(
     children = [earlier]
     looked: list[bool] = []
 
-    def load(config: models.VllmEngine, calls: int) -> None:
+    def load(kind: object, config: models.VllmEngine, calls: int) -> None:
         if begun:
             children.append(child)
         going.set()
@@ -217,6 +217,7 @@ async def test_a_loading_that_is_cancelled_ends_with_its_processes(
             children.append(child)
         return children
 
+    monkeypatch.setattr(vllm_loading, "_imported", lambda: FakeModel)
     monkeypatch.setattr(vllm_loading, "_load", load)
     monkeypatch.setattr(vllm_loading, "active_children", active_children)
     monkeypatch.setattr(vllm_loading, "LOOK_EVERY_S", 0.001)
@@ -232,15 +233,17 @@ async def test_a_loading_that_is_cancelled_ends_with_its_processes(
 
 
 async def test_a_model_that_is_loaded_though_it_was_given_up_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, go = FakeModel(), threading.Event()
+    model, going, go = FakeModel(), threading.Event(), threading.Event()
 
-    def load(config: models.VllmEngine, calls: int) -> FakeModel:
+    def load(kind: object, config: models.VllmEngine, calls: int) -> FakeModel:
+        going.set()
         assert go.wait(5)
         return model
 
+    monkeypatch.setattr(vllm_loading, "_imported", lambda: FakeModel)
     monkeypatch.setattr(vllm_loading, "_load", load)
     starting = asyncio.create_task(VllmEngine(CONFIG, slots=4).start())
-    await asyncio.sleep(0)
+    await asyncio.to_thread(going.wait, 5)
     starting.cancel()
     go.set()
     with pytest.raises(asyncio.CancelledError):
