@@ -48,11 +48,12 @@ async def ask(engine: TritonEngine, value: Input) -> Outcome:
     return outcome
 
 
-def processes(server: TritonServer) -> list[psutil.Process]:
-    """Oldest first."""
+def processes(server: TritonServer, model: str = "shout") -> list[psutil.Process]:
+    """Of a model, the oldest first. Each is started with the path of its model's file."""
     children = psutil.Process(server.pid).children(recursive=True)
     living = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
-    return sorted(living, key=psutil.Process.create_time)
+    its = [child for child in living if f"/models/{model}/" in " ".join(child.cmdline())]
+    return sorted(its, key=psutil.Process.create_time)
 
 
 def kill_one(server: TritonServer) -> set[psutil.Process]:
