@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
@@ -183,12 +184,23 @@ class KafkaSettings(Settings):
     )
 
 
+def _store(value: SecretStr) -> SecretStr:
+    try:
+        url = urlsplit(value.get_secret_value())
+        is_one = url.scheme in ("redis", "rediss", "unix") and url.port != 0  # a port that is none raises
+    except ValueError:  # its words may quote the password
+        is_one = False
+    if not is_one:
+        raise ValueError("write redis://host:6379 or rediss://user:password@host:6379")
+    return value
+
+
 class RedisSettings(Settings):
     """How to reach the store. It holds no truth."""
 
     model_config = SettingsConfigDict(env_prefix="HEADWAY_REDIS_")
 
-    url: SecretStr = SecretStr("redis://127.0.0.1:6379")
+    url: Annotated[SecretStr, AfterValidator(_store)] = SecretStr("redis://127.0.0.1:6379")
 
 
 class ServiceSettings(Settings):

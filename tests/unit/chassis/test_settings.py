@@ -115,6 +115,13 @@ def test_a_bad_variable_is_named_with_its_fix(
     assert expected in message
 
 
+@pytest.mark.parametrize("url", ["localhost:6379", "http://redis:6379", "redis://u:secret@redis:port", "redis://["])
+def test_a_store_that_is_none_is_named_without_its_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWAY_REDIS_URL", url)
+    message = refusal(RedisSettings)
+    assert message == "HEADWAY_REDIS_URL: write redis://host:6379 or rediss://user:password@host:6379"
+
+
 def test_a_bad_value_in_the_file_is_named_by_its_place(tmp_path: Path) -> None:
     message = refusal(HostLike, written(tmp_path, "host: {metrics_port: 99999}"))
     assert message.startswith(f"{tmp_path / 'settings.yaml'}: host.metrics_port: ")
