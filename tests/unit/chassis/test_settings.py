@@ -35,7 +35,7 @@ def written(folder: Path, text: str) -> Path:
     return folder
 
 
-def refusal(settings: type[ServiceSettings | KafkaSettings], config: Path | None = None) -> str:
+def refusal(settings: type[ServiceSettings | KafkaSettings | RedisSettings], config: Path | None = None) -> str:
     with pytest.raises(SettingsError) as caught:
         settings.load(config)
     assert "\n" not in str(caught.value)
