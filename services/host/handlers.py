@@ -33,7 +33,8 @@ from services.host.domain.room import full_for
 from services.host.domain.wishes import Wish, Wishes, allowed, unknown, wishes
 
 TICK_S = 0.5
-STARTING_PROBE_S, READY_PROBE_S = 0.25, 1.75
+BOOTING_PROBE_S, STARTING_PROBE_S, READY_PROBE_S = 0.05, 0.25, 1.75
+"""While a worker boots the next one waits for its core."""
 """Between two questions to a worker that becomes something else; so much more once it has."""
 FAILED_FOR_S = 900.0
 """A queue whose workers were taken away because they fail here comes back only if it fails everywhere: a model that
@@ -313,7 +314,8 @@ class Workers:
             if answer in ("ready", "asleep"):
                 await _event_or(READY_PROBE_S, place.told)
                 place.told.clear()
-            await asyncio.sleep(STARTING_PROBE_S)
+            is_booting = place.worker.is_booting(self._monotonic())
+            await asyncio.sleep(BOOTING_PROBE_S if is_booting else STARTING_PROBE_S)
 
 
 async def _event_or(timeout_s: float, event: asyncio.Event) -> None:

@@ -1,6 +1,6 @@
 """`python -m services.chassis.forks.server FD MODULE…`: imports modules, and forks to run the first one's `main`.
 
-The imports are most of what a small service computes at its start: 0.8 s of CPU for a worker, of which one run may
+The imports are most of what a small service computes at its start: 0.5 s of CPU for a worker, of which one run may
 start five at once. What they leave in memory is shared by all forks.
 
 It has no event loop and no second thread, as neither survives a fork. It alone knows which process ids are still its

@@ -107,7 +107,7 @@ class Monotonic:
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    for pause in ("TICK_S", "STARTING_PROBE_S", "READY_PROBE_S"):
+    for pause in ("TICK_S", "BOOTING_PROBE_S", "STARTING_PROBE_S", "READY_PROBE_S"):
         monkeypatch.setattr(handlers, pause, 0.001)
 
 
