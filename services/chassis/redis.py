@@ -21,7 +21,7 @@ MAX_CONNECTIONS = 16
 
 
 def connect(settings: RedisSettings, monotonic: Callable[[], float] = time.monotonic) -> Redis:
-    """A client that connects when it is used. Raises SettingsError for an address that is none.
+    """A client that connects when it is used. Raises SettingsError for an address whose options mean nothing.
 
     Everything it raises is a RedisError; callers go on without it. Text in, text out.
     """
@@ -36,7 +36,7 @@ def connect(settings: RedisSettings, monotonic: Callable[[], float] = time.monot
             retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
         )
     except ValueError:
-        raise SettingsError("HEADWAY_REDIS_URL: write redis://host:port, or rediss:// for TLS") from None
+        raise SettingsError("HEADWAY_REDIS_URL: what follows its `?` cannot be read") from None
     return _BoundedRedis(pool, monotonic)
 
 

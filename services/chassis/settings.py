@@ -191,7 +191,7 @@ def _store(value: SecretStr) -> SecretStr:
     except ValueError:  # its words may quote the password
         is_one = False
     if not is_one:
-        raise ValueError("write redis://host:6379 or rediss://user:password@host:6379")
+        raise ValueError("write redis://host:port, or rediss:// for TLS")
     return value
 
 

@@ -119,7 +119,7 @@ def test_a_bad_variable_is_named_with_its_fix(
 def test_a_store_that_is_none_is_named_without_its_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_REDIS_URL", url)
     message = refusal(RedisSettings)
-    assert message == "HEADWAY_REDIS_URL: write redis://host:6379 or rediss://user:password@host:6379"
+    assert message == "HEADWAY_REDIS_URL: write redis://host:port, or rediss:// for TLS"
 
 
 def test_a_bad_value_in_the_file_is_named_by_its_place(tmp_path: Path) -> None:
