@@ -32,6 +32,7 @@ from services.worker.domain.engine import (
     CallerFault,
     DeadlineExceeded,
     Engine,
+    EngineEnded,
     EngineError,
     EngineFailed,
     EngineOverloaded,
@@ -352,7 +353,8 @@ class TaskHandler:
         return Report(attempt, reports.completed(attempt.task, took, output, self._queue.slots), took)
 
     def _failed(self, attempt: Attempt, took: reports.Effort, error: EngineError) -> Report:
-        retryable = error.retryable and self._budget.spend()
+        # Of an engine that has ended nothing is asked again: there is none that a budget could spare.
+        retryable = error.retryable and (isinstance(error, EngineEnded) or self._budget.spend())
         detail = reports.error_detail(attempt.task.step, error.code, str(error), retryable=retryable)
         return Report(attempt, reports.failed(attempt.task, took, detail, self._queue.slots), took)
 
@@ -362,6 +364,8 @@ class TaskHandler:
             self._budget.attempted()
             if isinstance(outcome, Result):
                 self._life.answered()
+            elif isinstance(outcome, EngineEnded):
+                self._life.lose(str(outcome))
             elif outcome.shed:
                 self._life.suspect(outcome.retry_after_s)
             if isinstance(outcome, EngineOverloaded):

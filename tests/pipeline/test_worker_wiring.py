@@ -37,7 +37,7 @@ from services.worker import engine_life, patience
 from services.worker.adapters.memory_claims import InMemoryClaimStore, Shelf
 from services.worker.adapters.memory_dead_runs import InMemoryDeadRuns
 from services.worker.claims import Claims
-from services.worker.domain.engine import Call, EngineOverloaded, Outcome, Result
+from services.worker.domain.engine import Call, EngineEnded, EngineOverloaded, Outcome, Result
 from services.worker.domain.ports import Claim
 from services.worker.ended_runs import EndedRuns
 from services.worker.engines.simulated import SimulatedEngine
@@ -522,6 +522,31 @@ async def test_an_engine_of_which_no_call_stops_is_given_up() -> None:
     with pytest.raises(ExceptionGroup) as ended:
         await asyncio.wait_for(running, 5)
     assert ended.group_contains(engine_life.EngineLostError, match="2 calls do not stop")
+
+
+async def test_an_engine_that_has_ended_ends_its_worker_and_fails_no_call_for_good() -> None:
+    llm = queue_of("llm", slots=60)
+    plane = Plane(llm)
+    worker = Worker(plane, "worker-1", llm)
+    running = asyncio.create_task(worker.run())
+    await worker.until_ready()
+    asked: list[Call] = []
+    dead = asyncio.Event()
+
+    async def infer(calls: Sequence[Call]) -> list[Outcome]:
+        asked.extend(calls)
+        await dead.wait()
+        return [EngineEnded("its core is gone") for _ in calls]
+
+    worker.engines["llm"].infer = infer  # type: ignore[method-assign]
+    plane.put(*(plane.task(n) for n in range(40)))
+    await until(lambda: len(asked) == 40)
+    dead.set()
+    with pytest.raises(ExceptionGroup) as ended:
+        await asyncio.wait_for(running, 5)
+    assert ended.group_contains(engine_life.EngineLostError, match="its core is gone")
+    assert len(plane.events()) > 20, "more than a retry budget has room for"
+    assert {failure(event) for event in plane.events()} == {(ErrorCode.ENGINE_UNAVAILABLE, True)}
 
 
 async def test_an_engine_that_raises_fails_the_call_not_the_worker() -> None:

@@ -17,7 +17,14 @@ from typing import NamedTuple, Self
 
 from schemas.fleet import CircuitState
 from schemas.models import BreakerRules
-from services.worker.domain.engine import DeadlineExceeded, EngineFailed, EngineUnavailable, Outcome, Result
+from services.worker.domain.engine import (
+    DeadlineExceeded,
+    EngineEnded,
+    EngineFailed,
+    EngineUnavailable,
+    Outcome,
+    Result,
+)
 from services.worker.domain.usual_times import UsualTimes
 
 TICK_S = 0.05
@@ -44,11 +51,15 @@ class Tally(NamedTuple):
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome]) -> Self:
-        """A failure that no repeat can help is an answer about the task: a function's refusal, a wrong key."""
+        """A failure that no repeat can help is an answer about the task: a function's refusal, a wrong key.
+
+        Of an engine that has ended a breaker says nothing: it would outlive its worker, and keep work from the next.
+        """
         good = bad = timed_out = 0
         for outcome in outcomes:
             good += isinstance(outcome, Result)
-            bad += isinstance(outcome, EngineUnavailable | EngineFailed) and outcome.retryable
+            if isinstance(outcome, EngineUnavailable | EngineFailed) and not isinstance(outcome, EngineEnded):
+                bad += outcome.retryable
             timed_out += isinstance(outcome, DeadlineExceeded)
         return cls(good, bad, timed_out)
 

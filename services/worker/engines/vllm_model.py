@@ -20,6 +20,7 @@ from services.worker.domain.engine import (
     Call,
     CallerFault,
     ContentTooLarge,
+    EngineEnded,
     EngineError,
     EngineFailed,
     EngineOverloaded,
@@ -43,6 +44,7 @@ class VllmModel:
         self._llm = llm
         self._scheduler = scheduler
         self.can_sleep = can_sleep
+        self._closing = False
         self._context: int = llm.model_config.max_model_len
 
     @classmethod
@@ -129,8 +131,10 @@ class VllmModel:
         except GracefulHTTPError:
             raise EngineOverloaded("vLLM's queue is full") from None
         except Exception as error:
+            if self._closing:
+                raise EngineUnavailable("vLLM is unloaded") from None
             if self.ended or isinstance(error, EngineDeadError):
-                raise EngineUnavailable("vLLM has ended") from None
+                raise EngineEnded("vLLM has ended") from None
             raise
 
     async def sleep(self, level: int) -> None:
@@ -146,6 +150,7 @@ class VllmModel:
 
     async def close(self) -> None:
         """What still runs fails. vLLM's own way to tell it so is an error in the log, with a stack."""
+        self._closing = True
         if self._llm.output_handler is not None:
             self._llm.output_handler.cancel()
         self._llm.output_processor.propagate_error(EngineDeadError())

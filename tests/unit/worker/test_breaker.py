@@ -13,6 +13,7 @@ from services.worker.domain.engine import (
     CallerFault,
     ContentTooLarge,
     DeadlineExceeded,
+    EngineEnded,
     EngineError,
     EngineFailed,
     EngineUnavailable,
@@ -308,6 +309,7 @@ def test_who_stays_slow_is_what_is_usual_now() -> None:
 FAULTS: list[tuple[Outcome, Tally]] = [
     (Result({}), Tally(good=1)),
     (EngineUnavailable("gone"), Tally(bad=1)),
+    (EngineEnded("gone for good"), Tally()),
     (EngineFailed("broke"), Tally(bad=1)),
     (EngineFailed("refused", retryable=False), Tally()),
     (CallerFault("input: wrong"), Tally()),

@@ -38,7 +38,7 @@ class FakeModel:
 
     async def answer(self, call: Call, chat: Chat, rank: int) -> Result:
         if self.ended:
-            raise EngineUnavailable("vLLM has ended")
+            raise EngineEnded("vLLM has ended")
         return Result(rank)
 
     async def sleep(self, level: int) -> None:
@@ -135,7 +135,7 @@ async def test_one_that_has_ended_is_ill_and_no_start_heals_it() -> None:
     case = Case()
     await case.engine.start()
     case.models[0].ended = True
-    assert isinstance(await case.ask(), EngineUnavailable)
+    assert isinstance(await case.ask(), EngineEnded)
     with pytest.raises(EngineUnavailable, match="vLLM has ended"):
         await case.engine.health()
     with pytest.raises(EngineEnded, match="another process"):
