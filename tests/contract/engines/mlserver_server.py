@@ -6,33 +6,29 @@ Its environment is its own, since it pins what the project has in other versions
 import asyncio
 import json
 import os
-import signal
-from asyncio.subprocess import DEVNULL, Process
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from headway.plane.ports import free_ports
-from tests.contract.engines.triton_server import die_with_parent
+from tests.contract.engines.server_process import Server, is_ok
 
 PROGRAM = Path(__file__).parents[3] / ".venv-mlserver" / "bin" / "mlserver"
 START_TIMEOUT_S = 60.0
 MODELS = Path(__file__).parent / "mlserver_models"
 
 
-class MLServer:
+class MLServer(Server):
     """A process on ports of its own, which it keeps when it is started again. Models are loaded when asked for."""
 
     def __init__(self, folder: Path, *, workers: int = 0) -> None:
         """`workers`: processes beside the server's own that run models; without any it runs them itself."""
         if not PROGRAM.exists():
             pytest.skip("MLServer is not there: `make test-engines` installs it")
-        self._folder = folder
+        super().__init__(folder)
         self._workers = workers
         self._http_port, self._grpc_port, self._metrics_port = free_ports(3)
-        self._process: Process | None = None
         self.desk = folder / "desk"
         self.desk.mkdir()
 
@@ -49,12 +45,6 @@ class MLServer:
         """Of gRPC."""
         return f"127.0.0.1:{self._grpc_port}"
 
-    @property
-    def pid(self) -> int:
-        """Of the server; its workers are its children."""
-        assert self._process is not None
-        return self._process.pid
-
     async def start(self) -> None:
         """Returns when it listens."""
         settings = {
@@ -65,30 +55,22 @@ class MLServer:
             "PARALLEL_WORKERS": str(self._workers),
             "LOAD_MODELS_AT_STARTUP": "false",
         }
-        with (self._folder / "log").open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                PROGRAM, "start", self._folder / "models", cwd=self._folder,
-                env={"PATH": os.environ["PATH"], **{f"MLSERVER_{name}": value for name, value in settings.items()}},
-                stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True, preexec_fn=die_with_parent,
-            )  # fmt: skip
-        async with asyncio.timeout(START_TIMEOUT_S):
-            while not await self._is_ready():
-                if self._process.returncode is not None:
-                    raise RuntimeError(f"MLServer ended: see {self._folder / 'log'}")
-                await asyncio.sleep(0.1)
+        await self.run(
+            PROGRAM,
+            "start",
+            self._folder / "models",
+            env={"PATH": os.environ["PATH"], **{f"MLSERVER_{name}": value for name, value in settings.items()}},
+            timeout_s=START_TIMEOUT_S,
+        )
 
-    async def _is_ready(self) -> bool:
+    async def is_ready(self) -> bool:
         """Both of its doors are open: it opens them side by side."""
         try:
-            async with httpx.AsyncClient(trust_env=False) as client:
-                is_ready = (
-                    await client.get(f"http://127.0.0.1:{self._http_port}/v2/health/ready")
-                ).status_code == 200
             _, writer = await asyncio.open_connection("127.0.0.1", self._grpc_port)
-            writer.close()
-        except (httpx.TransportError, ConnectionRefusedError):
+        except ConnectionRefusedError:
             return False
-        return is_ready
+        writer.close()
+        return await is_ok(f"http://127.0.0.1:{self._http_port}/v2/health/ready")
 
     async def is_busy(self) -> bool:
         """Whether a call runs."""
@@ -96,8 +78,6 @@ class MLServer:
 
     async def kill(self) -> None:
         """It and its workers, by force."""
-        if self._process is not None and self._process.returncode is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            await self._process.wait()
+        await super().kill()
         for paper in self.desk.iterdir():
             paper.unlink()

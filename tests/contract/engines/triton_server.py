@@ -4,28 +4,24 @@ The package is no dependency of the project: it is put into a folder that all ru
 Python models need, which is not ours.
 """
 
-import asyncio
-import ctypes
 import fcntl
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
-from asyncio.subprocess import DEVNULL, Process
 from pathlib import Path
 
 import httpx
 
 from headway.plane.ports import free_ports
+from tests.contract.engines.server_process import Server, is_ok
 
 PACKAGES = ("nvidia-pytriton==0.7.0", "numpy==1.26.4")  # at the first call numpy 2 kills a model's process
 VERSION = "2.51"
 INSTALL_TIMEOUT_S = 300.0
 START_TIMEOUT_S = 60.0
-PR_SET_PDEATHSIG = 1
 MODELS = Path(__file__).parent / "triton_models"
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -82,19 +78,13 @@ def _triton(folder: Path) -> Path:
     return folder / "lib" / f"python{_PYTHON}" / "site-packages" / "pytriton" / "tritonserver"
 
 
-def die_with_parent() -> None:
-    """Even when the tests are killed. Its models' processes look after their server themselves."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-class TritonServer:
+class TritonServer(Server):
     """A process on ports of its own, which it keeps when it is started again. Models are loaded when asked for."""
 
     def __init__(self, installation: Path, folder: Path) -> None:
         self._installation = installation
-        self._folder = folder
+        super().__init__(folder)
         self._http_port, self._grpc_port, self._metrics_port = free_ports(3)
-        self._process: Process | None = None
         self.desk = folder / "desk"
         self.desk.mkdir()
         for source in MODELS.glob("*.py"):
@@ -113,12 +103,6 @@ class TritonServer:
         """Of gRPC."""
         return f"127.0.0.1:{self._grpc_port}"
 
-    @property
-    def pid(self) -> int:
-        """Of the server; its models' processes are its children."""
-        assert self._process is not None
-        return self._process.pid
-
     async def count(self, metric: str) -> float:
         """On its page of metrics; 0 where it is not yet."""
         async with httpx.AsyncClient(trust_env=False) as client:
@@ -132,40 +116,28 @@ class TritonServer:
         libraries = [sysconfig.get_config_var("LIBDIR"), str(triton.parents[1] / "nvidia_pytriton.libs")]
         path = [str(self._installation / "bin"), os.environ["PATH"]]
         environment = {"PATH": os.pathsep.join(path), "LD_LIBRARY_PATH": os.pathsep.join(libraries)}
-        with (self._folder / "log").open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                triton / "bin" / "tritonserver",
-                f"--model-repository={self._folder / 'models'}",
-                f"--backend-directory={triton / 'backends'}",
-                "--model-control-mode=explicit",
-                "--strict-readiness=false",
-                *(f"--{kind}-address=127.0.0.1" for kind in ("http", "grpc", "metrics")),
-                f"--http-port={self._http_port}",
-                f"--grpc-port={self._grpc_port}",
-                f"--metrics-port={self._metrics_port}",
-                "--allow-gpu-metrics=false",
-                "--exit-timeout-secs=2",
-                env=environment, stdin=DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=die_with_parent,
-            )  # fmt: skip
-        async with asyncio.timeout(START_TIMEOUT_S):
-            while not await self.is_ready():
-                if self._process.returncode is not None:
-                    raise RuntimeError(f"Triton ended: see {self._folder / 'log'}")
-                await asyncio.sleep(0.1)
+        await self.run(
+            triton / "bin" / "tritonserver",
+            f"--model-repository={self._folder / 'models'}",
+            f"--backend-directory={triton / 'backends'}",
+            "--model-control-mode=explicit",
+            "--strict-readiness=false",
+            *(f"--{kind}-address=127.0.0.1" for kind in ("http", "grpc", "metrics")),
+            f"--http-port={self._http_port}",
+            f"--grpc-port={self._grpc_port}",
+            f"--metrics-port={self._metrics_port}",
+            "--allow-gpu-metrics=false",
+            "--exit-timeout-secs=2",
+            env=environment,
+            timeout_s=START_TIMEOUT_S,
+        )
 
     async def is_ready(self) -> bool:
         """As whoever starts it asks, and sends it work by it: Docker, Kubernetes."""
-        try:
-            async with httpx.AsyncClient(trust_env=False) as client:
-                return (await client.get(f"http://127.0.0.1:{self._http_port}/v2/health/ready")).status_code == 200
-        except httpx.TransportError:
-            return False
+        return await is_ok(f"http://127.0.0.1:{self._http_port}/v2/health/ready")
 
     async def kill(self) -> None:
         """It and the processes of its models, by force."""
-        if self._process is not None and self._process.returncode is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            await self._process.wait()
+        await super().kill()
         for paper in self.desk.iterdir():
             paper.unlink()
