@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
-from importlib.util import find_spec
 from typing import NoReturn
 
 import setproctitle
@@ -39,8 +38,8 @@ def main(fd: int, module: str, *more: str) -> NoReturn:
         signal.signal(number, signal.SIG_IGN)
     die_with_parent()
     run: Callable[[Sequence[str]], int] = import_module(module).main
-    for name in filter(find_spec, more):
-        with suppress(Exception):  # a broken one is told by those who need it, and harms nobody else
+    for name in more:
+        with suppress(Exception):  # one that is missing or broken is told by those who need it, and harms nobody else
             import_module(name)
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page of what is here, and so copy it
